@@ -82,8 +82,4 @@ def ignore_further() -> None:
     if "logging" in sys.modules:
         sys.modules["logging"].disable()
     warnings.simplefilter("ignore")
-    sys.unraisablehook = _drop
-
-
-def _drop(dropped: Any) -> None:
-    """Print nothing about an exception that Python cannot raise."""
+    sys.unraisablehook = lambda dropped: None

@@ -411,7 +411,6 @@ class LiveStatus:
     def _partition(self, site: str, partition: str, counts: Counts) -> PartitionSnapshot:
         label = f"{site}/{partition}"
         spent = self.spent.get(label, Spent())
-        by_clock = sorted(counts.items(), key=lambda item: item[0])
         return PartitionSnapshot(
             site=site,
             partition=partition,
@@ -429,7 +428,7 @@ class LiveStatus:
                     failed=failed,
                     left=left,
                 )
-                for setting, (done, failed, left) in by_clock
+                for setting, (done, failed, left) in sorted(counts.items())
             ),
         )
 

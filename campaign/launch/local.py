@@ -13,7 +13,6 @@ import signal
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
-from types import FrameType
 
 from distributed import LocalCluster, Worker
 from distributed.diskutils import WorkSpace
@@ -39,12 +38,8 @@ def held_back() -> Iterator[None]:
 def dask_setup(worker: Worker) -> None:
     """Set, as Dask's preload of a worker, a handler of SIGINT that does nothing. If the worker
     ignored the signal, so would the programs that it starts."""
-    signal.signal(signal.SIGINT, _nothing)
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """Handle SIGINT in a worker: do nothing."""
 
 
 STARTS = 3

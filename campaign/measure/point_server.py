@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sites.slurm_environment import slurm_environment, step_environment
+from sites.slurm_environment import run_slurm, slurm_environment, step_environment
 
 GRACE_S = 3.0
 PR_SET_PDEATHSIG = 1
@@ -133,14 +133,8 @@ def _step_ids() -> list[str]:
     if job is None:
         return []
     try:
-        steps = subprocess.run(
-            ["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i|%j"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env=slurm_environment(),
-        )
+        listing = ["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i|%j"]
+        steps = run_slurm(listing, slurm_environment(), 60.0)
     except subprocess.SubprocessError:  # the controller does not answer
         return []
     rows = (line.partition("|") for line in steps.stdout.splitlines())

@@ -62,15 +62,10 @@ class SearchResult:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        choices = {
-            name: None if choice is None else choice.as_dict()
-            for name, choice in (
-                ("best", self.best),
-                ("fastest", self.fastest),
-                ("least_energy", self.least_energy),
-            )
+        return {
+            name: value.as_dict() if isinstance(value, Choice) else value
+            for name, value in vars(self).items()
         }
-        return dict(vars(self)) | choices
 
 
 def search_results(tuning: Tuning) -> list[SearchResult]:

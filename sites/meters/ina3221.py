@@ -245,8 +245,7 @@ def rail_around(label: str, domains: Mapping[str, str]) -> str | None:
 
 
 def _make_channel(rail: LabelledRail, domains: Mapping[str, str], voltage: KeptFile) -> Channel:
-    shunt = rail.directory / f"shunt{rail.number}_resistor"
-    shunt_ohm = (read_once(shunt, REMEDIES) / 1e6 if shunt.exists() else 0.0) or SHUNT_OHM
+    shunt_ohm = _number(rail.directory / f"shunt{rail.number}_resistor", 0) / 1e6 or SHUNT_OHM
     supply_v = max(_read_signed(voltage) / 1e3, BUS_STEP_V)
     turns = _turns(rail.directory)
     period_s = _period_s(rail.directory, turns)
@@ -267,8 +266,7 @@ def _make_channel(rail: LabelledRail, domains: Mapping[str, str], voltage: KeptF
 
 
 def _is_enabled(directory: Path, number: int) -> bool:
-    path = directory / f"in{number}_enable"
-    return not path.exists() or read_once(path, REMEDIES) != 0
+    return _number(directory / f"in{number}_enable", 1) != 0
 
 
 def _turns(directory: Path) -> int:
@@ -279,16 +277,16 @@ def _turns(directory: Path) -> int:
 
 def _period_s(directory: Path, turns: int) -> float:
     """The time between two updates: channels x samples x (bus + shunt conversion)."""
-    path = directory / "update_interval"
-    interval_ms = read_once(path, REMEDIES) if path.exists() else 0
-    if interval_ms:
-        return interval_ms / 1000
-    return turns * _samples(directory) * 2 * CONVERSION_S
+    interval_s = _number(directory / "update_interval", 0) / 1000
+    return interval_s or turns * _samples(directory) * 2 * CONVERSION_S
 
 
 def _samples(directory: Path) -> int:
-    path = directory / "samples"
-    return max(read_once(path, REMEDIES), 1) if path.exists() else 1
+    return max(_number(directory / "samples", 1), 1)
+
+
+def _number(path: Path, default: int) -> int:
+    return read_once(path, REMEDIES) if path.exists() else default
 
 
 def _read_signed(file: KeptFile) -> int:

@@ -130,7 +130,9 @@ class IpmiMeter:
         self._command = tuple(command)
         self._limit_s = limit_s
         self._period_s = period_s
-        self._answer: Reading | MeterError | None = None
+        self._answer: Reading | MeterError = MeterError(
+            "the BMC has not answered yet", "wait for the first answer"
+        )
         self._has_answer = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="ipmi meter", daemon=True)
@@ -156,8 +158,6 @@ class IpmiMeter:
         answer = self._answer
         if isinstance(answer, Reading):
             return answer
-        if answer is None:
-            raise MeterError("the BMC has not answered yet", "wait for the first answer")
         # A new exception: one that is raised twice collects both tracebacks.
         raise MeterError(answer.what, answer.remedy)
 
