@@ -350,14 +350,10 @@ def probe_meters(named: set[str], root: Path) -> list[ProbedMeter]:
 
 
 def _examine_clocks(site: Site, root: Path) -> ClockExamination:
-    right = right_to_set(site.clocks.control, root)
     examined = ClockExamination(
-        control=site.clocks.control,
+        **_right(site.clocks.control, root),
         package=CONTROLS.packages.get(site.clocks.control),
         settings=len(site.settings),
-        can_set=right.can_set,
-        why=right.why,
-        remedy=right.remedy or None,
         power_limits_w={} if site.is_simulated else power_limits_w(root),
         power_limit=_examine_power_limit(site, root),
         profile=_examine_profile(site, root),
@@ -392,13 +388,16 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     )
 
 
+def _right(control: str, root: Path) -> dict[str, Any]:
+    """The fields of an examination that say whether this user can set what a control sets."""
+    right = right_to_set(control, root)
+    return {**vars(right), "control": control, "remedy": right.remedy or None}
+
+
 def _examine_power_limit(site: Site, root: Path) -> PowerLimitExamination | None:
     if site.power_limit is None or site.power_limit.control is None:
         return None
-    right = right_to_set(site.power_limit.control, root)
-    examined = PowerLimitExamination(
-        control=right.control, can_set=right.can_set, why=right.why, remedy=right.remedy or None
-    )
+    examined = PowerLimitExamination(**_right(site.power_limit.control, root))
     try:
         control = open_power_limit(site, root)
         lowest_w, highest_w = (None, None) if control is None else control.range_w()
@@ -410,10 +409,7 @@ def _examine_power_limit(site: Site, root: Path) -> PowerLimitExamination | None
 def _examine_profile(site: Site, root: Path) -> ProfileExamination | None:
     if site.profiles is None:
         return None
-    right = right_to_set(site.profiles.control, root)
-    examined = ProfileExamination(
-        control=right.control, can_set=right.can_set, why=right.why, remedy=right.remedy or None
-    )
+    examined = ProfileExamination(**_right(site.profiles.control, root))
     try:
         control = open_profile(site, root)
         now = None if control is None else control.state().setting.profile

@@ -21,10 +21,10 @@ from analysis.measurements.variants import refuse_other_work
 from analysis.search.candidates import Candidates
 from analysis.search.play import play, score
 from analysis.search.strategies import STRATEGIES
-from campaign.variants.choosing import BATCH
 from campaign.variants.problems import candidates_of
 from campaign.variants.stated_terms import stated_terms
 from campaign.variants.study import kernels_at
+from campaign.variants.tuning import BATCH
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing

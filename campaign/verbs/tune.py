@@ -21,8 +21,8 @@ from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from campaign.launch.outcome import Outcome
-    from campaign.variants.outcome import Choice, SearchResult
     from campaign.variants.replaying import Replay
+    from campaign.variants.search_results import Choice, SearchResult
 
 SUMMARY = "search the variants and settings of a campaign for the least energy"
 MORE = (
@@ -106,9 +106,9 @@ def run(arguments: Namespace) -> int:
 
 def _tune(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
-    from campaign.variants.choosing import Tuning  # noqa: PLC0415
-    from campaign.variants.outcome import search_results  # noqa: PLC0415
+    from campaign.variants.search_results import search_results  # noqa: PLC0415
     from campaign.variants.search_table import read_search  # noqa: PLC0415
+    from campaign.variants.tuning import Tuning  # noqa: PLC0415
 
     check_driver(arguments)
     path = Path(arguments.campaign)

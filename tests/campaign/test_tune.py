@@ -18,9 +18,9 @@ from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.store.layout import open_store as open_folder
 from campaign.store.planned import planned_ids
-from campaign.variants.choosing import Tuning
-from campaign.variants.outcome import search_results
+from campaign.variants.search_results import search_results
 from campaign.variants.search_table import read_search
+from campaign.variants.tuning import Tuning
 from campaign.verbs.command_line import main
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from analysis.search.candidates import Measured
 from analysis.search.play import score
 from campaign.store.records import read_contents
 from campaign.store.tables import Cost, measured_costs
-from campaign.variants.choosing import Tuning
 from campaign.variants.problems import Problem
+from campaign.variants.tuning import Tuning
 from dvfs.setting import Setting
 from sites.clocks.slurm import slurm_flags
 
