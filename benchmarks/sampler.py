@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from benchmarks.shared import argument_parser
-from campaign.measure.sampler import OpenMeter, Sampler
+from campaign.measure.sampler import Sampler, UsedMeter
 from campaign.measure.ticker import Ticker, compile_loop
 from sites.clocks.fixed import Fixed
 from sites.meters import open_meter
@@ -95,7 +95,7 @@ def measure(root: Path, passes: int, rounds: int) -> None:
     errors, p99_s, shares, floors = [], [], [], []
     for _ in range(rounds):
         alone_s.append(run_kernel(passes))
-        sampler = Sampler([OpenMeter(meter)], Fixed(root), 1.0 / HZ)
+        sampler = Sampler([UsedMeter(meter)], Fixed(root), 1.0 / HZ)
         sampler.begin()
         seconds = run_kernel(passes)
         sampler.end()

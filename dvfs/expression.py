@@ -9,6 +9,7 @@ into 64 bits is an error.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -247,12 +248,7 @@ def _rounded(compute: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray
 
 
 def _of_all(compute: Callable[[Any, Any], Any]) -> Callable[..., np.ndarray]:
-    def operate(first: np.ndarray, *others: np.ndarray) -> np.ndarray:
-        for other in others:
-            first = compute(first, other)
-        return first
-
-    return operate
+    return lambda *values: functools.reduce(compute, values)
 
 
 MOST = 1 << 62

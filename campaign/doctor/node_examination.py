@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import counted_channels
 from campaign.measure.point_life import PartitionSetup
-from campaign.measure.sampler import MeterChannel
+from campaign.measure.sampler import MeterChannel, UsedMeter
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json, make_point
@@ -316,7 +316,7 @@ def _examine_meter(entry: MeterEntry, root: Path) -> _Examined:
         for channel, behaviour in zip(meter.channels, behaviours, strict=True)
     ]
     examined = replace(failed, channels=channels, read_s=behaviours[0].read_s)
-    return examined, [MeterChannel(meter.name, channel, entry.use) for channel in meter.channels]
+    return examined, UsedMeter(meter, entry.use).channels
 
 
 def _with_counts(examined: list[_Examined]) -> list[MeterExamination]:

@@ -35,7 +35,7 @@ from campaign.measure.protocol import (
     joined_conditions,
     run_protocol,
 )
-from campaign.measure.sampler import OpenMeter
+from campaign.measure.sampler import UsedMeter
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
 from campaign.plan.campaign_file import Protocol
@@ -254,7 +254,7 @@ def _measured(
     stack: contextlib.ExitStack,
 ) -> tuple[WindowedMeasurement, dict[str, float] | None]:
     """The windows on a real node, and the counts of one iteration, None if unknown."""
-    meters: list[OpenMeter] = []
+    meters: list[UsedMeter] = []
     for entry in setup.site.meters if team.first_on_node() else ():
         try:
             meter = open_meter(entry.kind, entry.options)
@@ -263,7 +263,7 @@ def _measured(
                 f"{entry.kind}: {error}", "correct the meter's options in the site file"
             ) from None
         stack.callback(meter.close)
-        meters.append(OpenMeter(meter, entry.use))
+        meters.append(UsedMeter(meter, entry.use))
     idle = idle_power(team, meters, clocks, setup.protocol)
     # Before the kernel starts its threads, so that these are counted too.
     counters, flags = open_site_counters(setup.site, team)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dvfs.setting import AS_FOUND, Setting
 
 if TYPE_CHECKING:
-    from campaign.measure.sampler import OpenMeter, Sampler
+    from campaign.measure.sampler import Sampler, UsedMeter
     from campaign.policy.exec_inputs import NodeSite
     from sites.clocks import ClockControl
 
@@ -315,15 +315,15 @@ class _Run:
     def _sampler(
         self, site: NodeSite, clocks: ClockControl, stack: contextlib.ExitStack
     ) -> Sampler | None:
-        meters: list[OpenMeter] = []
+        meters: list[UsedMeter] = []
         try:
-            from campaign.measure.sampler import OpenMeter, Sampler  # noqa: PLC0415
+            from campaign.measure.sampler import Sampler, UsedMeter  # noqa: PLC0415
             from sites.meters import open_meter  # noqa: PLC0415
 
             for entry in site.meters:
                 meter = open_meter(entry.kind, entry.options, self.request.root)
                 stack.callback(meter.close)
-                meters.append(OpenMeter(meter, entry.use))
+                meters.append(UsedMeter(meter, entry.use))
             sampler = Sampler(meters, clocks, PERIOD_S, lead_s=0.0, compiled=False)
             sampler.begin()
         except Exception as error:

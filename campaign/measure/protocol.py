@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from campaign.measure.energy import NodeEnergy, added, counted_channels, mean_of, node_energy
-from campaign.measure.sampler import OpenMeter, all_channels
+from campaign.measure.sampler import UsedMeter, all_channels
 from campaign.measure.window import Window, channels_of_total, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
 from campaign.store.channel_energy import Energy, channel_energy
@@ -63,7 +63,7 @@ class PointSetup:
 
     prepared: Prepared
     team: Team
-    meters: Sequence[OpenMeter]
+    meters: Sequence[UsedMeter]
     clocks: ClockControl
     protocol: Protocol
     counters: Counters | None = None
@@ -121,7 +121,7 @@ class WindowedMeasurement:
 
 
 def idle_power(
-    team: Team, meters: Sequence[OpenMeter], clocks: ClockControl, protocol: Protocol
+    team: Team, meters: Sequence[UsedMeter], clocks: ClockControl, protocol: Protocol
 ) -> dict[str, float]:
     """The idle power of all nodes in W; empty if ``idle_s`` is 0 or no meter is read.
 
@@ -137,13 +137,13 @@ def idle_power(
     return {"idle_w": power.energy_j, "idle_std_w": power.std_j}
 
 
-def _mean_power(team: Team, meters: Sequence[OpenMeter], window: Window) -> Energy:
+def _mean_power(team: Team, meters: Sequence[UsedMeter], window: Window) -> Energy:
     """The mean power of all nodes in a window: the energy of a second, in J."""
     total = node_energy(window.traces, 0, window.end_ns).total
     return sum_over_nodes(team, meters, _scaled(total, 1.0 / window.length_s))
 
 
-def sum_over_nodes(team: Team, meters: Sequence[OpenMeter], energy: Energy) -> Energy:
+def sum_over_nodes(team: Team, meters: Sequence[UsedMeter], energy: Energy) -> Energy:
     """The sum of the energies, or powers, of the ranks that read meters; the same on every rank."""
     by_rank = team.gather(energy if meters else None)
     return added(rank_energy for rank_energy in by_rank if rank_energy is not None)

@@ -25,11 +25,16 @@ LONGEST_LEAD_S = 2.5
 
 
 @dataclass(frozen=True)
-class OpenMeter:
+class UsedMeter:
     """An open meter. ``use``: energy (the meter counts) or check (it is only compared)."""
 
     meter: Meter
     use: str = "energy"
+
+    @property
+    def channels(self) -> list[MeterChannel]:
+        """Its channels, each with its meter's name and use."""
+        return [MeterChannel(self.meter.name, channel, self.use) for channel in self.meter.channels]
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Sampler(threading.Thread):
 
     def __init__(
         self,
-        meters: Sequence[OpenMeter],
+        meters: Sequence[UsedMeter],
         clocks: ClockControl,
         period_s: float,
         lead_s: float | None = None,
@@ -255,7 +260,7 @@ class Sampler(threading.Thread):
         return conditions
 
 
-def all_channels(meters: Sequence[OpenMeter]) -> list[Channel]:
+def all_channels(meters: Sequence[UsedMeter]) -> list[Channel]:
     """The channels of all meters."""
     return [channel for opened in meters for channel in opened.meter.channels]
 

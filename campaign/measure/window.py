@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from campaign.measure.energy import counted_channels
-from campaign.measure.sampler import MeterChannel, MeterTrace, OpenMeter, Sampler, needed_lead_s
+from campaign.measure.sampler import MeterTrace, Sampler, UsedMeter, needed_lead_s
 from campaign.store.measurement import Trace
 from dvfs.dataset import PHASE_PREFIX
 from dvfs.setting import Setting
@@ -55,7 +55,7 @@ def run_window(
     prepared: Prepared,
     team: Team,
     iterations: int,
-    meters: Sequence[OpenMeter],
+    meters: Sequence[UsedMeter],
     clocks: ClockControl,
     period_s: float,
     counters: Counters | None = None,
@@ -80,21 +80,21 @@ def run_window(
     return replace(_window(sampler, start_ns, end_ns, iterations, marks), counted=counted)
 
 
-def lead_of_total_s(meters: Sequence[OpenMeter]) -> float:
+def lead_of_total_s(meters: Sequence[UsedMeter]) -> float:
     """How long meters are read before and after a window that needs the node's total power only: as
     long as the channels that count need. Others may be slower: NVML's power of the memory is a mean
     over a second, and its energy counter is not."""
     return needed_lead_s(channels_of_total(meters))
 
 
-def channels_of_total(meters: Sequence[OpenMeter]) -> list[Channel]:
+def channels_of_total(meters: Sequence[UsedMeter]) -> list[Channel]:
     """The channels that count in the node's total power."""
-    channels = [MeterChannel(m.meter.name, c, m.use) for m in meters for c in m.meter.channels]
+    channels = [channel for used in meters for channel in used.channels]
     return [counted.channel for counted in counted_channels(channels)]
 
 
 def idle_window(
-    team: Team, seconds: float, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float
+    team: Team, seconds: float, meters: Sequence[UsedMeter], clocks: ClockControl, period_s: float
 ) -> Window:
     """Measure the node's total power for ``seconds`` while no kernel runs."""
     sampler = Sampler(meters, clocks, period_s, lead_of_total_s(meters))

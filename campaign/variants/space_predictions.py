@@ -92,13 +92,7 @@ class SpacePredictions:
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign predict --space --json``."""
-        return {
-            "site": self.site,
-            "simulated": self.simulated,
-            "objective": self.objective,
-            "fit": self.fit,
-            "picks": [pick.as_dict() for pick in self.picks],
-        }
+        return vars(self) | {"picks": [pick.as_dict() for pick in self.picks]}
 
     def to_pandas(self) -> pd.DataFrame:
         """The picks, a row each."""

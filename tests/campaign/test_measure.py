@@ -98,7 +98,7 @@ def test_a_meter_gives_energy_and_a_trace(tmp_path):
                 time.sleep(0.001)
 
     assert meters.METERS["powercap"] == powercap.__name__
-    from campaign.measure.sampler import OpenMeter
+    from campaign.measure.sampler import UsedMeter
     from campaign.measure.window import run_window
     from kernels.host.ranks import Team
     from sites.clocks.fixed import Fixed
@@ -114,7 +114,7 @@ def test_a_meter_gives_energy_and_a_trace(tmp_path):
         while not (zone / "energy_uj").exists() or not (zone / "energy_uj").read_text():
             time.sleep(0.001)
         meter = powercap.open_meter(tmp_path, {})
-        window = run_window(Wait(), Team(), 2, [OpenMeter(meter)], Fixed(tmp_path), 0.01)
+        window = run_window(Wait(), Team(), 2, [UsedMeter(meter)], Fixed(tmp_path), 0.01)
         meter.close()
     finally:
         stop.set()

@@ -26,7 +26,7 @@ from campaign.measure.protocol import (
     meter_needs_s,
     run_protocol,
 )
-from campaign.measure.sampler import MeterTrace, OpenMeter
+from campaign.measure.sampler import MeterTrace, UsedMeter
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
 from campaign.plan.campaign_file import Protocol
@@ -52,7 +52,7 @@ class Wait:
 
 
 @contextmanager
-def powered(root: Path, energy_uj: Callable[[float], float]) -> Iterator[OpenMeter]:
+def powered(root: Path, energy_uj: Callable[[float], float]) -> Iterator[UsedMeter]:
     """A powercap meter below ``root`` that shows ``energy_uj`` of the seconds since it began."""
     zone = root / "sys/class/powercap/intel-rapl:0"
     zone.mkdir(parents=True)
@@ -75,14 +75,14 @@ def powered(root: Path, energy_uj: Callable[[float], float]) -> Iterator[OpenMet
     ready.wait()
     meter = open_meter("powercap", {}, root)
     try:
-        yield OpenMeter(meter)
+        yield UsedMeter(meter)
     finally:
         meter.close()
         stop.set()
         writer.join()
 
 
-def setup_with(meter: OpenMeter, root: Path, **protocol: float) -> PointSetup:
+def setup_with(meter: UsedMeter, root: Path, **protocol: float) -> PointSetup:
     return PointSetup(Wait(), Team(), [meter], Fixed(root), Protocol(**(QUICK | protocol)))
 
 
@@ -294,7 +294,7 @@ def test_windows_begin_at_random_phases_of_a_meter_that_sees_part_of_the_time(tm
     while not alike or (max(alike) < 0.9 and len(alike) < 8):
         kernel = Noting()
         random.seed(seed)
-        run_protocol(PointSetup(kernel, Team(), [OpenMeter(SeesPart())], Fixed(tmp_path), protocol))
+        run_protocol(PointSetup(kernel, Team(), [UsedMeter(SeesPart())], Fixed(tmp_path), protocol))
         last = kernel.ran_s[-windows:]
         gaps_s = [after[0] - before[1] for before, after in pairwise(last)]
         alike.append(float(np.corrcoef(gaps_s, draws_s[1:])[0, 1]))

@@ -24,7 +24,7 @@ from campaign.measure.protocol import (
     meter_needs_s,
     run_protocol,
 )
-from campaign.measure.sampler import MeterTrace, OpenMeter
+from campaign.measure.sampler import MeterTrace, UsedMeter
 from campaign.measure.window import Window
 from campaign.plan.campaign_file import Protocol
 from campaign.store.channel_energy import Energy
@@ -78,7 +78,7 @@ class Machine:
         """Nothing is open."""
 
     def measured(self, root: Path, metered: bool = True, **protocol: float) -> WindowedMeasurement:
-        meters = [OpenMeter(self)] if metered else []
+        meters = [UsedMeter(self)] if metered else []
         asked = Protocol(**(QUICK | protocol))
         return run_protocol(PointSetup(self, Team(), meters, Fixed(root), asked))
 
@@ -90,14 +90,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def test_idle_power_is_the_energy_over_the_time(machine, tmp_path):
     protocol = Protocol(**QUICK)
-    idle = idle_power(Team(), [OpenMeter(machine)], Fixed(tmp_path), protocol)
+    idle = idle_power(Team(), [UsedMeter(machine)], Fixed(tmp_path), protocol)
     assert idle["idle_w"] == pytest.approx(40.0, rel=1e-6)
     assert 0.2 in machine.slept_s
     # Of both edges, what a step of a fifth of the power could hide between readings.
     assert 0 < idle["idle_std_w"] <= 40.0 * 0.2 * math.sqrt(2 / 90) * 1.1
     assert idle_power(Team(), [], Fixed(tmp_path), protocol) == {}
     nothing = Protocol(**(QUICK | {"idle_s": 0.0}))
-    assert idle_power(Team(), [OpenMeter(machine)], Fixed(tmp_path), nothing) == {}
+    assert idle_power(Team(), [UsedMeter(machine)], Fixed(tmp_path), nothing) == {}
 
 
 def test_a_kernel_of_four_milliseconds(machine, tmp_path):
@@ -150,7 +150,7 @@ def test_a_slow_meter_that_is_only_compared_makes_no_stretch_longer(machine, tmp
     ran, machine.ran = machine.ran, []
     channels = (replace(machine.channels[0], period_s=30.0),)
     slow = SimpleNamespace(name="slow", channels=channels, read=machine.read)
-    meters = [OpenMeter(machine), OpenMeter(slow, "check")]
+    meters = [UsedMeter(machine), UsedMeter(slow, "check")]
     setup = PointSetup(machine, Team(), meters, Fixed(tmp_path), Protocol(**QUICK))
     beside = run_protocol(setup)
     assert machine.ran == ran

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from campaign.measure.sampler import OpenMeter, Sampler, all_channels, needed_lead_s
+from campaign.measure.sampler import Sampler, UsedMeter, all_channels, needed_lead_s
 from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick
 from campaign.measure.window import lead_of_total_s
 from sites.clocks.fixed import Fixed
@@ -28,7 +28,7 @@ def test_a_window_has_one_and_a_half_periods_before_and_after_it(period_s, avera
     """At most 2.5 s, however slow the slowest meter is."""
     fast = Channel(name="a", domain="node", kind="power", resolution=1.0, period_s=0.01)
     slow = replace(fast, name="b", period_s=period_s, averaging_s=averaging_s)
-    meters = [OpenMeter(SimpleNamespace(channels=(fast, slow)))]
+    meters = [UsedMeter(SimpleNamespace(channels=(fast, slow)))]
     assert needed_lead_s(all_channels(meters)) == pytest.approx(expected_s)
     assert needed_lead_s([]) == 0.0
 
@@ -40,10 +40,10 @@ def test_where_the_total_alone_is_wanted_slower_channels_are_not_waited_for():
     memory = replace(
         power, name="m", domain="gpu-memory", same_as=None, inside="e", averaging_s=1.0
     )
-    gpu = OpenMeter(SimpleNamespace(name="nvml", channels=(counter, power, memory)))
+    gpu = UsedMeter(SimpleNamespace(name="nvml", channels=(counter, power, memory)))
     assert needed_lead_s(all_channels([gpu])) == pytest.approx(1.65)
     assert lead_of_total_s([gpu]) == pytest.approx(0.15)
-    check = OpenMeter(
+    check = UsedMeter(
         SimpleNamespace(name="ipmi", channels=(replace(counter, period_s=5.0),)), "check"
     )
     assert lead_of_total_s([gpu, check]) == pytest.approx(0.15)
@@ -96,7 +96,7 @@ def test_a_current_below_0_is_a_reading(tmp_path):
     for name, text in (("in1_label", "VDD_IN"), ("in1_input", "5000"), ("curr1_input", "-16")):
         (chip / name).write_text(f"{text}\n")
     meter = open_meter("ina3221", {}, tmp_path)
-    sampler = Sampler([OpenMeter(meter)], Fixed(tmp_path), 0.01)
+    sampler = Sampler([UsedMeter(meter)], Fixed(tmp_path), 0.01)
     sampler.begin()
     time.sleep(0.1)
     sampler.end()
@@ -133,7 +133,7 @@ class Slow:
 
 def test_readings_that_are_late_are_skipped_and_the_next_is_on_the_grid(tmp_path):
     meter = Slow()
-    sampler = Sampler([OpenMeter(meter)], Fixed(tmp_path), 0.1)
+    sampler = Sampler([UsedMeter(meter)], Fixed(tmp_path), 0.1)
     sampler.begin()
     time.sleep(1.3)
     sampler.end()
@@ -180,7 +180,7 @@ class Counted(Fixed):
 
 def test_clocks_are_read_ten_times_a_second_however_often_meters_are(tmp_path):
     clocks = Counted(tmp_path)
-    sampler = Sampler([OpenMeter(Spinning())], clocks, 0.004)
+    sampler = Sampler([UsedMeter(Spinning())], clocks, 0.004)
     sampler.begin()
     time.sleep(1.05)
     sampler.end()
@@ -197,7 +197,7 @@ def test_a_short_window_has_its_clocks_read_early_too(counter, tmp_path):
     within: list[int] = []
     for _ in range(5):
         clocks = Counted(tmp_path)
-        sampler = Sampler([OpenMeter(InAFile(counter[1]))], clocks, 0.01)
+        sampler = Sampler([UsedMeter(InAFile(counter[1]))], clocks, 0.01)
         sampler.begin()
         time.sleep(0.06)
         within.append(clocks.reads)
@@ -210,14 +210,14 @@ def test_reading_costs_the_processor_time_of_its_threads_alone(counter, tmp_path
     until_s = time.process_time() + 0.2
     while time.process_time() < until_s:
         pass
-    sampler = Sampler([OpenMeter(Spinning())], Fixed(tmp_path), 0.02)
+    sampler = Sampler([UsedMeter(Spinning())], Fixed(tmp_path), 0.02)
     sampler.begin()
     time.sleep(0.6)
     sampler.end()
     (trace,) = sampler.traces(0)
     read_s = 0.002 * (trace.trace.time_ns.size - 2)  # the first and the last in this thread
     assert read_s <= sampler.costs()["sampler"]["cpu_s"] < read_s + 0.1
-    compiled = Sampler([OpenMeter(InAFile(counter[1]))], Fixed(tmp_path), 0.01)
+    compiled = Sampler([UsedMeter(InAFile(counter[1]))], Fixed(tmp_path), 0.01)
     compiled.begin()
     time.sleep(0.3)
     compiled.end()

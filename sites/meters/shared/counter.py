@@ -79,11 +79,6 @@ class Counter:
         self._failure: tuple[str, str] | None = None
 
     @property
-    def total_units(self) -> int:
-        """The energy since the first reading, in the counter's units, exactly."""
-        return self._total_units
-
-    @property
     def longest_gap_s(self) -> float | None:
         """The longest allowed time between two readings, in s; None where no limit is known."""
         if self.range_units is None or self.max_power_w is None:
