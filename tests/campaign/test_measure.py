@@ -409,7 +409,8 @@ def test_an_unexpected_error_in_a_simulated_measurement_is_no_time_out(tmp_path)
     log = tmp_path / "log-of-error"
     try:
         assert decode(runner.measure(point, 0)).status == "ok"
-        request = runner._request(point, 0, tmp_path / "result-of-error", log)
+        elsewhere = {"result": str(tmp_path / "result-of-error"), "log": str(log)}
+        request = runner._request(point, 0) | elsewhere
         assert runner._server.ask({**request, "point": {}}, 60.0) == (1, False)
         assert "Traceback" in log.read_text()
         assert decode(runner.measure(point, 0)).status == "ok"
@@ -426,7 +427,8 @@ def test_a_subprocess_that_has_measured_exits_with_0_and_says_nothing(tmp_path):
     log = tmp_path / "log-of-point"
     try:
         assert decode(runner.measure(point, 0)).status == "ok"
-        request = runner._request(point, 0, tmp_path / "result-of-point", log)
+        elsewhere = {"result": str(tmp_path / "result-of-point"), "log": str(log)}
+        request = runner._request(point, 0) | elsewhere
         assert runner._server.ask(request, 60.0) == (0, False)
         assert log.read_text() == ""
     finally:
