@@ -184,14 +184,16 @@ class Source:
             return None
         return self.text.count("\n", 0, statements[index][0]) + 1
 
+    def place(self, key: KeyPath) -> tuple[int, str]:
+        """The line of ``key`` or of its closest parent, 0 if unknown; and the place as a text."""
+        lines = (self.line_of(key[:length]) for length in range(len(key), 0, -1))
+        line = next((line for line in lines if line is not None), 0)
+        where = f"{self.path}:{line}" if line else self.path
+        return line, f"{where}: {dotted(key)}"
+
     def error(self, key: KeyPath, what: str, remedy: str) -> FileError:
-        """The error at ``key``, with the line of the key or of its closest parent."""
-        for length in range(len(key), -1, -1):
-            line = self.line_of(key[:length]) if length else None
-            if line is not None:
-                break
-        where = f"{self.path}:{line}" if line is not None else self.path
-        return FileError(what, remedy, f"{where}: {dotted(key)}")
+        """The error at ``key``."""
+        return FileError(what, remedy, self.place(key)[1])
 
 
 def _statements(text: str) -> list[tuple[int, int]]:
@@ -420,9 +422,8 @@ def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tup
             key = (*key, *getattr(error, "key", ()))
         case _:
             what, remedy = f"found {value}", value_remedy(details, model, key)
-    located = source.error(key, what, remedy.strip())
-    line = located.place.removeprefix(f"{source.path}:").partition(":")[0]
-    return int(line) if line.isdigit() else 0, located
+    line, place = source.place(key)
+    return line, FileError(what, remedy.strip(), place)
 
 
 def _is_tag(part: str | int, source: Source) -> bool:
