@@ -199,8 +199,7 @@ class PowermonMeter:
         lost, self._lost_scans = self._lost_scans, 0
         if lost:
             raise MeterError(
-                f"{self._stream.name}: {lost} scans were lost because they were not read within "
-                "a minute",
+                f"{self._stream.name}: {lost} scans were lost because they were not read in time",
                 "measure again",
             )
         readings = []
@@ -279,8 +278,7 @@ class PowermonMeter:
                 self._waiting_bytes += len(data)
                 if self._waiting_bytes > MOST_BYTES:
                     self._failure = (
-                        f"{self._stream.name}: {self._waiting_bytes} bytes were not read within a "
-                        "minute",
+                        f"{self._stream.name}: {self._waiting_bytes} bytes were not read in time",
                         "measure again",
                     )
                     return
