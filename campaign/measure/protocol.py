@@ -372,12 +372,8 @@ def _mean_setting(settings: Sequence[Setting]) -> Setting:
     if the nodes differ."""
     values = list(zip(*(setting.numbers for setting in settings), strict=True))
     means = (None if None in numbers else statistics.fmean(numbers) for numbers in values)
-    return Setting(*means, profile=_same_profile(settings))
-
-
-def _same_profile(settings: Sequence[Setting]) -> str | None:
     profiles = {setting.profile for setting in settings}
-    return profiles.pop() if len(profiles) == 1 else None
+    return Setting(*means, profile=profiles.pop() if len(profiles) == 1 else None)
 
 
 def joined_conditions(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class SubprocessRunner:
                 f"{self.folder}: the result cannot be written ({problem}); make room in the "
                 f"partition's local_directory, or set another folder"
             )
-        if set_by_slurm and (refused := _refusal(messages)):
+        if set_by_slurm and (refused := refusal(_output(messages)[:FIRST_CHARS])):
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
         ranks_started = program_ranks(point, self.setup.site) > 1
@@ -382,15 +382,6 @@ def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
     if setup.site.clocks.in_steps:
         words += step_flags(point.setting, setup.site.clocks.device)
     return words
-
-
-def _refusal(log: Path) -> str | None:
-    """Slurm's message, at the start of a step's log, that it refuses the clock; None without."""
-    try:
-        with log.open(errors="replace") as file:
-            return refusal(file.read(FIRST_CHARS))
-    except OSError:
-        return None
 
 
 def _record_or_output(

@@ -70,9 +70,8 @@ def all_legal(plan: Plan, site: str, partition: str) -> PartitionPoints:
 
 def of_kernels(part: PartitionPoints, names: Sequence[str]) -> PartitionPoints:
     """The points of some kernels, by their names in the store."""
-    numbers = [k for k, entry in enumerate(part.inputs) if entry.label in names]
-    codes = [k * len(part.settings) + s for k in numbers for s in range(len(part.settings))]
-    return part.only(np.array(codes, np.int64))
+    is_named = [entry.label in names for entry in part.inputs]
+    return part.only(np.flatnonzero(np.repeat(is_named, len(part.settings))))
 
 
 def offered(

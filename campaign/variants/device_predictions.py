@@ -125,16 +125,16 @@ def _pick(
 ) -> SpacePick:
     name, tiling = str(fixed.get("stencil", "")), fixed.get("tiling")
     energy = question.objective == "energy"
+    found = f"found stencil {name or 'in the space'!r}, tiling {tiling!r}"
     if energy and TILING.get(name) != tiling:
         covered = ", ".join(f"{tiles} tiles of {stencil}" for stencil, tiles in TILING.items())
         raise PredictionError(
-            f"found stencil {name or 'in the space'!r}, tiling {tiling!r}: the equations of energy "
-            f"are for {covered}, given in params"
+            f"{found}: the equations of energy are for {covered}, given in params"
         )
     if not energy and (name not in STENCILS or tiling != HEXAGONAL):
+        covered = ", ".join(STENCILS)
         raise PredictionError(
-            f"found stencil {name or 'in the space'!r}, tiling {tiling!r}: the "
-            f"equations are for hexagonal tiles of {', '.join(STENCILS)}, given in params"
+            f"{found}: the equations are for hexagonal tiles of {covered}, given in params"
         )
     values, axes = {**fixed, **columns}, axes_of(name)
     missing = [
