@@ -154,7 +154,7 @@ def predict_space(
     )
 
 
-def _check_ranks(scalars: xr.Dataset | Columns, site: str, label: str, ranks: int) -> None:
+def _check_ranks(scalars: Columns, site: str, label: str, ranks: int) -> None:
     """Raise FitError if the kernel was measured with other ranks than a campaign file gives it."""
     rows = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == label)
     measured = np.asarray(scalars["ranks"])[rows & is_complete(np.asarray(scalars["status"]))]
