@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 
@@ -21,13 +22,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.numeric import NUMERIC
-from tests.session_folder import session_folder
+from tests.session_folder import session_folder, write_in_memory
 from tests.slow import EARLY, SLOW
 from tests.slurm_cluster import use_loopback
 
 pytest_plugins = ["tests.slurm_fixtures", "tests.accounting_fixtures"]
 
 # Made here, before pytest starts its workers, which find it in their environment.
+write_in_memory()
 session_folder()
 use_loopback()
 
@@ -86,3 +88,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(
             "this pytest ignores the groups of pytest-xdist; see constraints.txt"
         )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Give the memory of the tests' folders back, where none of them failed. Each keeps its folder
+    until then: what the product remembers of a path would otherwise be found by another test."""
+    if exitstatus == pytest.ExitCode.OK and not hasattr(session.config, "workerinput"):
+        shutil.rmtree(session.config._tmp_path_factory.getbasetemp(), ignore_errors=True)
