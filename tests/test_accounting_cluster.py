@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import stat
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from tests.accounting_cluster import AccountingCluster
 from tests.accounting_fixtures import need_accounting
 from tests.clocked_node import clock_khz, write_clocks
 from tests.slurm_cluster import SlurmError
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root]
 
@@ -28,13 +27,6 @@ end
 function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
 """
 SYNTAX_ERROR = "function slurm_cli_pre_submit("
-
-
-def until(is_so: Callable[[], object], timeout_s: float = 30.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < end, f"not so after {timeout_s} s"
-        time.sleep(0.05)
 
 
 def timed(command: str) -> str:
@@ -85,10 +77,10 @@ def test_a_step_sets_its_clock_and_the_power_follows(
     )
     slow_w = cluster.power.watts([1_800_000] * cluster.cpus_per_node)
     power = cluster.counters("n1") / "power"
-    until(lambda: power.read_text().startswith(f"{slow_w:.0f} W "))
+    wait_until(lambda: power.read_text().startswith(f"{slow_w:.0f} W "))
     assert clock_files(cluster) == {("userspace", "1800000")}
-    until(lambda: power.read_text().startswith(f"{cluster.power.idle_w:.0f} W "))
-    until(lambda: clock_files(cluster) == before)
+    wait_until(lambda: power.read_text().startswith(f"{cluster.power.idle_w:.0f} W "))
+    wait_until(lambda: clock_files(cluster) == before)
     step = cluster.account(job, "ConsumedEnergyRaw", "ReqCPUFreqMax")["0"]
     assert step["ReqCPUFreqMax"] == "1.80G"
     assert float(step["ConsumedEnergyRaw"]) == pytest.approx(slow_w * 3.0, rel=0.1)
@@ -141,9 +133,9 @@ def test_a_second_one_beside_it_leaves_nothing(
         assert rows.keys() == {"", "batch", "0"}
         stubborn = f"#!/bin/bash\ntrap '' TERM\ntouch {base}/up\n{cluster.work(1000)}\n"
         cluster.submit(stubborn, "-o/dev/null")
-        until((base / "up").exists)
+        wait_until((base / "up").exists)
         assert has_mounts(base)
-    until(lambda: processes(cluster.conf) == [], timeout_s=1)
+    wait_until(lambda: processes(cluster.conf) == [], timeout_s=1)
     assert not has_mounts(base)
     assert not {c.laddr for c in psutil.net_connections() if is_open(c)} & listeners
     assert not any(base.rglob("sys/*"))

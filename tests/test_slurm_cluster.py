@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import slurm_fixtures
 from tests.slurm_cluster import SlurmCluster, SlurmError, free_ports
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
-
-
-def until(is_so: Callable[[], bool], timeout: float = 30.0) -> None:
-    """Wait until something is so; fail where it never is."""
-    end = time.monotonic() + timeout
-    while not is_so():
-        assert time.monotonic() < end, f"not so after {timeout} s"
-        time.sleep(0.05)
 
 
 def has_job(cluster: SlurmCluster, jobid: str, state: str, reason: str = "") -> bool:
@@ -32,7 +23,7 @@ def finished_output(cluster: SlurmCluster, tmp_path: Path, script: str, *options
     """Run a batch script to its end and return what it wrote."""
     out = tmp_path / "out.txt"
     jobid = cluster.submit(f"#!/bin/bash\n{script}\n", f"--output={out}", *options)
-    until(lambda: cluster.job_state(jobid) not in ("PENDING", "RUNNING", "COMPLETING"))
+    wait_until(lambda: cluster.job_state(jobid) not in ("PENDING", "RUNNING", "COMPLETING"))
     assert cluster.job_state(jobid) == "COMPLETED"
     return out.read_text()
 
@@ -79,43 +70,43 @@ def test_two_clusters_at_once(
 
 def test_scancel_ends_a_running_job(slurm_cluster: SlurmCluster) -> None:
     jobid = slurm_cluster.submit("#!/bin/bash\nsleep 600\n", "--job-name=a name", "-o/dev/null")
-    until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
+    wait_until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
     (job,) = slurm_cluster.jobs()
     assert (job.name, job.partition, job.nodes) == ("a name", "cpu-a", "n1")
     slurm_cluster.scancel(jobid)
-    until(lambda: slurm_cluster.jobs() == [])
+    wait_until(lambda: slurm_cluster.jobs() == [])
     assert slurm_cluster.job_state(jobid) == "CANCELLED"
 
 
 def test_node_down_requeues_and_release_skips_the_hold(slurm_cluster: SlurmCluster) -> None:
     jobid = slurm_cluster.submit("#!/bin/bash\nsleep 600\n", "-o/dev/null")
-    until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
+    wait_until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
     slurm_cluster.set_node("n1", "down", "a test's fault")
-    until(lambda: has_job(slurm_cluster, jobid, "PENDING", "BeginTime"))
+    wait_until(lambda: has_job(slurm_cluster, jobid, "PENDING", "BeginTime"))
     assert slurm_cluster.node_states()["n1"].startswith("down")
     slurm_cluster.release(jobid)
-    until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
+    wait_until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
     assert slurm_cluster.jobs()[0].nodes == "n2"
     slurm_cluster.scancel(jobid)
     slurm_cluster.set_node("n1", "resume")
-    until(lambda: set(slurm_cluster.node_states().values()) == {"idle"})
+    wait_until(lambda: set(slurm_cluster.node_states().values()) == {"idle"})
 
 
 def test_controller_killed_and_restarted(slurm_cluster: SlurmCluster) -> None:
     jobid = slurm_cluster.submit("#!/bin/bash\nsleep 600\n", "-o/dev/null")
-    until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
+    wait_until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
     # It saves what has changed every 5 s, and forgets what it hasn't saved. A file that has just
     # been written may be of a moment before the job ran, so wait for what is in it.
     slurm_cluster.run("scontrol", "update", f"jobid={jobid}", "comment=after-it-ran")
     saved = slurm_cluster.base / "state" / "job_state"
-    until(lambda: saved.exists() and b"after-it-ran" in saved.read_bytes(), timeout=30)
+    wait_until(lambda: saved.exists() and b"after-it-ran" in saved.read_bytes(), timeout_s=30)
     slurm_cluster.kill_controller()
     with pytest.raises(SlurmError):
         slurm_cluster.run("squeue", "-h", timeout=1)
     slurm_cluster.restart_controller()
-    until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
+    wait_until(lambda: has_job(slurm_cluster, jobid, "RUNNING"))
     slurm_cluster.scancel(jobid)
-    until(lambda: slurm_cluster.job_state(jobid) in ("CANCELLED", "COMPLETING"))
+    wait_until(lambda: slurm_cluster.job_state(jobid) in ("CANCELLED", "COMPLETING"))
 
 
 def test_slurmd_killed_and_started(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
@@ -132,9 +123,9 @@ def test_stop_leaves_no_process(tmp_path_factory: pytest.TempPathFactory) -> Non
     stubborn = f"#!/bin/bash\ntrap '' TERM\nsetsid sleep 600 &\necho $$ $! > {pids}\nwait\n"
     with SlurmCluster(base / "s", "slurm_stop", {"one": 1}) as cluster:
         jobid = cluster.submit(stubborn, "-o/dev/null")
-        until(lambda: has_job(cluster, jobid, "RUNNING") and len(_words(pids)) == 2)
+        wait_until(lambda: has_job(cluster, jobid, "RUNNING") and len(_words(pids)) == 2)
         cluster.kill_slurmd("n1")
-    until(lambda: not any(_is_alive(pid) for pid in _words(pids)), timeout=1)
+    wait_until(lambda: not any(_is_alive(pid) for pid in _words(pids)), timeout_s=1)
     assert cluster.kill_orphans() == []
 
 

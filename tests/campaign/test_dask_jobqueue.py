@@ -10,9 +10,8 @@ import os
 import re
 import shlex
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from campaign.launch.scheduler import LaunchError, SubmissionError
 from campaign.launch.slurm import SlurmScheduler
 from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
+from tests.waiting import wait_until
 
 PROGRAM = f"""\
 #!{sys.executable} -IS
@@ -92,21 +92,12 @@ def calls(folder: Path) -> list[tuple[list[str], str]]:
     return [tuple(json.loads(file.read_text())) for file in files]
 
 
-def soon(what: Callable[[], Any]) -> Any:
-    """The first true value of ``what``."""
-    deadline = time.monotonic() + 60.0
-    while not (value := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
-
-
 def test_jobs_are_submitted_replaced_and_cancelled_by_the_specification(
     tmp_path: Path, cluster: SLURMCluster
 ) -> None:
     assert cluster.scheduler_info["workers"] == {}
     cluster.scale(2)
-    soon(lambda: len(cluster.workers) == 2)
+    wait_until(lambda: len(cluster.workers) == 2, 60.0)
     submitted = calls(tmp_path)
     assert [words for words, _ in submitted] == [["sbatch", "--parsable"]] * 2
     jobs = {str(name): job.job_id for name, job in cluster.workers.items()}
@@ -137,15 +128,15 @@ def test_jobs_are_submitted_replaced_and_cancelled_by_the_specification(
     first = next(iter(cluster.worker_spec))
     del cluster.worker_spec[first]
     cluster.scale(len(cluster.worker_spec))
-    soon(lambda: len(cluster.workers) == 1)
-    soon(lambda: len(calls(tmp_path)) == 3)
+    wait_until(lambda: len(cluster.workers) == 1, 60.0)
+    wait_until(lambda: len(calls(tmp_path)) == 3, 60.0)
     assert calls(tmp_path)[2][0] == ["scancel", jobs[str(first)]]
     cluster.scale(2)
-    soon(lambda: len(cluster.workers) == 2)
+    wait_until(lambda: len(cluster.workers) == 2, 60.0)
     assert calls(tmp_path)[3][0] == ["sbatch", "--parsable"]
     assert cluster.sync(cluster_workers, cluster) == []
     cluster.scale(0)
-    soon(lambda: not cluster.workers)
+    wait_until(lambda: not cluster.workers, 60.0)
     assert sorted(words[0] for words, _ in calls(tmp_path)[4:]) == ["scancel"] * 2
 
 
@@ -159,9 +150,9 @@ def test_a_refused_job_is_listed_without_an_id(
 ) -> None:
     (tmp_path / "refuse").touch()
     cluster.scale(1)
-    soon(lambda: errors)
+    wait_until(lambda: errors, 60.0)
     assert isinstance(errors[0], SubmissionError)
-    (job,) = soon(lambda: list(cluster.workers.values()))
+    (job,) = wait_until(lambda: list(cluster.workers.values()), 60.0)
     assert job.job_id is None
     (tmp_path / "refuse").unlink()
 
@@ -172,10 +163,10 @@ def test_output_without_a_jobs_id_is_no_id(
     """A greeting of the site that has digits is no id, and nothing is cancelled by it."""
     (tmp_path / "silent").touch()
     cluster.scale(1)
-    soon(lambda: errors)
+    wait_until(lambda: errors, 60.0)
     assert isinstance(errors[0], SubmissionError)
     cluster.scale(0)
-    soon(lambda: not cluster.workers)
+    wait_until(lambda: not cluster.workers, 60.0)
     assert [words[0] for words, _ in calls(tmp_path)] == ["sbatch"]
 
 

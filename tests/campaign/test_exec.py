@@ -19,6 +19,7 @@ from campaign.measure.program_run import default_records
 from dvfs.setting import Setting
 from tests.campaign.policy_data import a_policy, entry
 from tests.sites.clock_layouts import LAYOUTS, contents, copy, journals, settled_contents
+from tests.waiting import wait_until
 
 ACPI = next(layout for layout in LAYOUTS if layout.name == "cpufreq-acpi")
 SET = Setting(1800.0)
@@ -191,17 +192,10 @@ def test_signals_reach_the_program_once_however_they_are_sent(machine: Path, sen
         counts[number] = counts.get(number, 0) + 1
         SENDERS[sent](process, number)
         assert process.stdout.readline() == f"{sorted(counts.items())}\n"
-        wait_until(lambda: "\nShdPnd:\t0000000000000000" in status(process.pid))
+        wait_until(lambda: "\nShdPnd:\t0000000000000000" in status(process.pid), 20.0)
     process.stdin.close()
     assert process.stdout.read() == f"{sorted(counts.items())}\n"
     assert process.wait() == 0
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 20.0
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def killed_exec(process: subprocess.Popen[str]) -> None:
@@ -223,9 +217,9 @@ def test_after_sigkill_the_program_is_dead_and_the_clocks_are_restored(
     assert settled_contents(machine) != before
     kill(process)
     process.wait()
-    wait_until(lambda: not Path(f"/proc/{program}").exists() or zombie(program))
-    wait_until(lambda: settled_contents(machine) == before)
-    wait_until(lambda: journals(machine) == [])
+    wait_until(lambda: not Path(f"/proc/{program}").exists() or zombie(program), 20.0)
+    wait_until(lambda: settled_contents(machine) == before, 20.0)
+    wait_until(lambda: journals(machine) == [], 20.0)
 
 
 def zombie(process: int) -> bool:
@@ -252,7 +246,7 @@ def memory_group() -> Iterator[Path]:
             (group / "memory.swap.max").write_text("0")
         yield group
     finally:
-        wait_until(lambda: not (group / "cgroup.procs").read_text())
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), 20.0)
         group.rmdir()
 
 
@@ -319,7 +313,7 @@ def test_where_the_clocks_cannot_be_set_the_program_runs_all_the_same(machine: P
     assert (one["set"], len(one["problems"])) == (False, 1)
     missing = "sys/devices/system/cpu/cpu1/cpufreq/scaling_setspeed"
     del before[missing]
-    wait_until(lambda: contents(machine) == before)
+    wait_until(lambda: contents(machine) == before, 20.0)
 
 
 # --- The command line -----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -27,6 +26,7 @@ from sites.site_file import Environment, Partition, Site
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster
+from tests.waiting import wait_until
 
 BIN = Path(sys.executable).parent
 MPI_PROGRAM = str(BIN / "mpivars")
@@ -226,13 +226,6 @@ class Job:
         clocks = {"control": control, "tolerance_pct": 1000.0}
         changes = {"clocks": found.clocks.model_copy(update=clocks), "meters": []}
         return site(mpi, name=found.name, domains=found.domains, **changes)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 30.0
-    while not is_so():
-        assert time.monotonic() < until_s
-        time.sleep(0.2)
 
 
 def kill_the_parent_of_srun(job: Job) -> None:

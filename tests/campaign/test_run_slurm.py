@@ -35,6 +35,7 @@ from tests.points import a_point
 from tests.shared_imports import program
 from tests.slurm_cluster import SlurmCluster
 from tests.slurm_fixtures import PARTITION, need_slurm
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
 
@@ -123,13 +124,6 @@ def finish(campaign: Path) -> str:
 
 def measurements(campaign: Path) -> pd.DataFrame:
     return current_tables(open_store(campaign.parent / "store"))[0].measurements
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.1)
 
 
 def measured(campaign: Path) -> int:
@@ -221,7 +215,7 @@ def faulty_run(
     campaign = campaign_file(tmp_path, [site], kernels, repeats=2)
     process = start(campaign)
     try:
-        wait_for(lambda: measured(campaign) >= 4)
+        wait_until(lambda: measured(campaign) >= 4, 60.0)
         assert process.poll() is None
         fault(process)
         if process.poll() is None:
@@ -433,7 +427,7 @@ def test_a_driver_that_is_a_job_of_its_own(tmp_path, slurm_cluster, capfd):
     assert job and any(job[1] in str(own) for own in slurm_cluster.jobs()), said
     assert main(["watch", store]) == 0
     assert "6 of 6 points measured" in capfd.readouterr().out
-    wait_for(lambda: slurm_cluster.jobs() == [])
+    wait_until(lambda: slurm_cluster.jobs() == [], 60.0)
 
 
 def test_nobody_gets_in_without_the_campaigns_certificates(tmp_path, slurm_cluster):
@@ -553,7 +547,7 @@ def test_a_worker_that_slurm_has_moved_measures_nothing(tmp_path, slurm_cluster)
     slurm_cluster.run("scontrol", "update", "partitionname=cpu-a", "state=down")
     process = start(campaign, program())
     try:
-        wait_for(lambda: len(slurm_cluster.jobs()) == 2)
+        wait_until(lambda: len(slurm_cluster.jobs()) == 2, 60.0)
         for job in slurm_cluster.jobs():
             slurm_cluster.run("scontrol", "update", f"jobid={job.id}", "partition=cpu-b")
         out, _ = process.communicate(timeout=120)

@@ -14,6 +14,7 @@ from distributed import Client, Nanny
 from campaign.launch.campaign_run import TaskEnd, task_end
 from sites.site_file import Partition
 from tests.campaign.local_workers import start_local
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -73,7 +74,4 @@ def test_a_result_that_died_with_its_worker_is_computed_again(client: Client) ->
     assert nanny.process is not None
     nanny.process.process._process.kill()
     # Dask tries to reach the dead worker for 30 s, on a busy machine more than once.
-    deadline_s = time.monotonic() + 150.0
-    while (end := task_end(future, 0.5)) is None:
-        assert time.monotonic() < deadline_s
-    assert end == TaskEnd(5)
+    assert wait_until(lambda: task_end(future, 0.5), 150.0) == TaskEnd(5)

@@ -23,6 +23,7 @@ import pytest
 
 from campaign.launch.certificates import make_security
 from sites.site_reading import built_in_sites, read_site
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 CAMPAIGN = """\
@@ -315,10 +316,7 @@ def test_a_worker_of_a_slurm_job_shows_its_pages_on_loopback_alone(tmp_path):
         words = shlex.split(command.replace("SCHEDULER", cluster.scheduler_address))
         process = subprocess.Popen([*words, *keys], cwd=ROOT, stderr=subprocess.DEVNULL)
         try:
-            deadline = time.monotonic() + 60
-            while not cluster.scheduler_info["workers"]:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            wait_until(lambda: cluster.scheduler_info["workers"], 60.0)
             found = listening([psutil.Process(process.pid)])
             everywhere = {address for address in found if address[0] != "127.0.0.1"}
             assert len(found) >= 2

@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from tests.requirement import need_root
 from tests.slurm_cluster import SlurmCluster, find_program, host_address
 from tests.slurm_fixtures import need_slurm
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root]
 
@@ -43,11 +43,8 @@ class Place:
     job: str
 
 
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def running_steps(cluster: SlurmCluster) -> int:
+    return len(cluster.run("squeue", "-h", "--steps").splitlines())
 
 
 def processes(conf: Path) -> list[psutil.Process]:
@@ -88,7 +85,7 @@ def place() -> Iterator[Place]:
         os.chown(home, NOBODY, NOBODY)
         with SlurmCluster(folder / "s", "others", {"p": 2}) as cluster:
             job = cluster.submit(JOB, "--job-name=root-s", "-n4", f"--output={folder}/out")
-            until(lambda: len(cluster.run("squeue", "-h", "--steps").splitlines()) == 3)
+            wait_until(lambda: running_steps(cluster) == 3, 60.0)
             yield Place(folder, home, cluster, job)
     finally:
         shutil.rmtree(folder)
@@ -98,7 +95,7 @@ def test_all_of_slurm_listens_on_loopback_alone(place):
     conf = place.cluster.conf
     outside = subprocess.Popen(["srun", "-n1", "sleep", "600"], env=place.cluster.environment)
     try:
-        until(lambda: len(place.cluster.run("squeue", "-h", "--steps").splitlines()) == 4)
+        wait_until(lambda: running_steps(place.cluster) == 4, 60.0)
         addresses = bound(conf)
     finally:
         outside.terminate()
@@ -112,7 +109,7 @@ def test_all_of_slurm_listens_on_loopback_alone(place):
 
 def test_ranks_of_a_step_have_no_socket(place):
     conf = place.cluster.conf
-    until(lambda: (place.folder / "out").read_text().count("up") == 2)
+    wait_until(lambda: (place.folder / "out").read_text().count("up") == 2, 60.0)
     programs = [each for each in processes(conf) if RANKS in " ".join(each.cmdline())]
     ranks = [each for each in programs if each.name() != "srun"]
     assert len(ranks) == 2
@@ -176,7 +173,7 @@ def configurations(place: Place) -> Iterator[dict[str, Path]]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        until((munge / "socket").exists)
+        wait_until((munge / "socket").exists, 60.0)
         yield files
     finally:
         munged.terminate()

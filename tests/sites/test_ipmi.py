@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from sites.meters import MeterError, open_meter
 from sites.meters.ipmi import parse_watts
 from tests.sites.meter_layouts.layout import copied
+from tests.waiting import wait_until
 
 TREES = Path(__file__).parent.parent / "trees"
 
@@ -25,13 +25,6 @@ IPMITOOL = """
     Power reading state is:                   activated
 
 """
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def write_program(root: Path, name: str, body: str) -> None:
@@ -109,9 +102,9 @@ def test_a_command_that_hangs_is_an_error_until_one_succeeds(tmp_path: Path) -> 
             return "took more than 0.3 s" in error.what and "sudoers" in error.remedy
         return False
 
-    wait_for(fails)
+    wait_until(fails, 5.0)
     hang.unlink()
-    wait_for(lambda: not fails())
+    wait_until(lambda: not fails(), 5.0)
     meter.close()
 
 

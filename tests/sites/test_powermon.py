@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from sites.meters.shared.powermon_lines import ScanReader, parse_line
 from tests.sites.meter_layouts.layout import copied
 from tests.sites.meter_layouts.powermon import DEVICE, FOLDER, RAILS, break_with, playing_stream
 from tests.sites.powermon_program import line_of
+from tests.waiting import wait_until
 
 TREES = Path(__file__).parent.parent / "trees"
 OPTIONS = {"device": f"/{DEVICE}", "rails": RAILS}
@@ -37,13 +38,6 @@ def open_powermon(root: Path, **options: object) -> PowermonMeter:
     meter = open_meter("powermon", {**OPTIONS, **options}, root)
     assert isinstance(meter, PowermonMeter)
     return meter
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # --- Lines and scans -----------------------------------------------------------------------------
@@ -177,7 +171,7 @@ def test_scans_have_times_of_this_machine(root: Path) -> None:
 def test_damaged_lines_lose_scans_and_change_no_value(root: Path, fault: str) -> None:
     meter = open_powermon(root)
     break_with(root, fault)
-    wait_for(lambda: meter.read() is not None and meter.dropped[0] > 10)
+    wait_until(lambda: meter.read() is not None and meter.dropped[0] > 10, 10.0)
     readings = meter.drain()
     assert {reading.values for reading in readings} == {(60.0, 108.0)}
     assert meter.dropped[1] > 0
@@ -205,7 +199,7 @@ def test_a_lost_line_is_an_error(root: Path, fault: str, said: str) -> None:
             return True
         return False
 
-    wait_for(fails)
+    wait_until(fails, 10.0)
     meter.close()
 
 
