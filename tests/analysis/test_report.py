@@ -37,7 +37,6 @@ from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement, Trace
-from campaign.verbs.command_line import main
 from campaign.verbs.report import run as report
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
@@ -45,6 +44,7 @@ from tests.analysis.simulated_tk1 import simulated_dataset
 from tests.analysis.synthetic import numbered
 from tests.points import a_point
 from tests.report_tables import Tables
+from tests.simulated_runs import simulate
 
 EVIL = "<script>alert(1)</script>"
 EVIL_KERNEL = '<img src="x" onerror=alert(2)>'
@@ -416,7 +416,7 @@ def test_the_price_in_a_site_file_is_that_of_what_was_measured(tmp_path):
         '[[kernels]]\nkernel = "sp_fma"\nparams = { level = "l2", ops_per_word = [1, 16] }\n'
     )
     store = tmp_path / "store"
-    assert main(["run", str(tmp_path / "c.toml"), "--store", str(store), "--quiet"]) == 0
+    simulate(tmp_path / "c.toml", store)
     rows = open_store(store).dataset
     kwh = float((rows["energy_j"] * rows["iterations"]).sum()) / 3.6e6
     (site,) = report_content(Store(store)).sites
@@ -427,7 +427,7 @@ def test_the_price_in_a_site_file_is_that_of_what_was_measured(tmp_path):
     # A later file without the site, as `campaign next` writes it, does not take the price away.
     other = builtin.read_text(encoding="utf-8").replace('name = "jetson-tk1"', 'name = "other"', 1)
     (tmp_path / "s.toml").write_text(other)
-    assert main(["run", str(tmp_path / "c.toml"), "--store", str(store), "--quiet"]) == 0
+    simulate(tmp_path / "c.toml", store)
     priced = {one.site: one.factors for one in report_content(Store(store)).sites}
     assert priced == {"jetson-tk1": site.factors, "other": []}
 

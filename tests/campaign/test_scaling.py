@@ -9,6 +9,7 @@ import pytest
 
 from campaign.results import open_store
 from campaign.verbs.command_line import main
+from tests.simulated_runs import simulate
 
 CAMPAIGN = """
 name = "scaling"
@@ -33,7 +34,7 @@ SIZES = (256, 1024, 4096)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scaling")
     (folder / "c.toml").write_text(CAMPAIGN, encoding="utf-8")
-    assert main(["run", str(folder / "c.toml"), "--store", str(folder / "s"), "--quiet"]) == 0
+    simulate(folder / "c.toml", folder / "s")
     return folder / "s"
 
 

@@ -26,6 +26,7 @@ from campaign.store.layout import (
 from campaign.verbs.command_line import main
 from dvfs.files import replacing, write_kept, write_output
 from tests.requirement import need_root
+from tests.simulated_runs import simulate
 
 ROOT = Path(__file__).parents[2]
 LEFT = f".file.{'0' * 16}.new"
@@ -53,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "[protocol]\nmin_duration_s = 0.1\n[[kernels]]\n"
         'kernel = "sp_fma"\nparams = { level = "dram", ops_per_word = [1, 8, 64] }\n'
     )
-    assert main(["run", str(folder / "c.toml"), "--store", str(folder / "S"), "--quiet"]) == 0
+    simulate(folder / "c.toml", folder / "S")
     assert main(["fit", str(folder / "S"), "--site", "jetson-tk1"]) == 0
     return folder / "S"
 
