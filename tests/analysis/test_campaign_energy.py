@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +24,9 @@ from campaign.verbs.command_line import main
 from dvfs.dataset import ESTIMATED
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
+from tests.commands import answers
 from tests.points import a_point
+from tests.simulated_runs import simulate
 
 MIDNIGHT = 1_767_225_600.0
 """2026-01-01 00:00 UTC."""
@@ -201,7 +202,7 @@ def test_a_measurement_without_a_node_is_counted_and_the_others_have_node_hours(
     assert (row["without_node"], row["node_hours"]) == (1.0, 0.5 + 1.0)
 
 
-def test_the_factors_of_a_site_file_are_those_of_the_tables_that_are_printed(tmp_path, capsys):
+def test_the_factors_of_a_site_file_are_those_of_the_tables_that_are_printed(tmp_path):
     builtin = files("sites") / "builtin" / "jetson-tk1.toml"
     factors = f"""
 [energy]
@@ -220,10 +221,8 @@ utc_offset_h = -3.5
         '[[kernels]]\nkernel = "sp_fma"\nparams = { level = "l2", ops_per_word = [1, 16] }\n'
     )
     store = str(tmp_path / "store")
-    assert main(["run", str(tmp_path / "c.toml"), "--store", store, "--quiet"]) == 0
-    capsys.readouterr()
-    assert main(["report", store, "--json"]) == 0
-    (site,) = json.loads(capsys.readouterr().out)
+    simulate(tmp_path / "c.toml", tmp_path / "store")
+    (site,) = answers("report", store)
     assert site["simulated"] is True
     assert "measurement_levels" not in site["tables"]  # nothing was measured by a meter
     assert [

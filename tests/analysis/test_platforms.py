@@ -3,7 +3,6 @@ power counted from W and Q. The numbers here were typed from the papers a second
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -20,6 +19,7 @@ from campaign.verbs.command_line import main
 from tests.analysis import platforms as printed
 from tests.analysis.platforms import from_peaks
 from tests.analysis.test_greenup import counted
+from tests.commands import answers, prints, refuses
 
 TDP_W = {"gtx-580": 244, "gtx-680": 190, "i7-950": 130, "omap-4460": 0.6, "i3-3217u": 17}
 CACHES_PJ = {"gtx-580": {"l1": 149, "l2": 257}, "gtx-680": {"shared": 51, "l2": 195}}
@@ -213,14 +213,12 @@ def test_machines_on_one_plot():
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
-def test_the_verb_needs_no_store_and_fits_the_screen(name, capsys):
-    assert main(["roofline", "--platform", name]) == 0
-    shown = capsys.readouterr().out
+def test_the_verb_needs_no_store_and_fits_the_screen(name):
+    shown = prints("roofline", "--platform", name)
     assert max(map(len, shown.splitlines())) <= 100
     assert "nan" not in shown
     assert PLATFORMS[name].model in shown
-    assert main(["roofline", "--platform", name, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = answers("roofline", "--platform", name)
     assert answer["platform"] == name
     assert answer["simulated"] is False
     for pair, (op, of) in zip(answer["pairs"], PLATFORMS[name].operations.items(), strict=True):
@@ -229,25 +227,21 @@ def test_the_verb_needs_no_store_and_fits_the_screen(name, capsys):
         assert len(pair["more_work"]) == 5
 
 
-def test_a_cap_at_the_stated_power_of_a_gtx_580(capsys):
+def test_a_cap_at_the_stated_power_of_a_gtx_580():
     """Eq. 7's 378.3 W under 244 W: (378.3 - 122) / (244 - 122) times slower at the balance."""
-    assert main(["roofline", "--platform", "gtx-580", "--cap-w", "244", "--json"]) == 0
-    sp = json.loads(capsys.readouterr().out)["pairs"][0]
+    sp = answers("roofline", "--platform", "gtx-580", "--cap-w", "244")["pairs"][0]
     assert sp["attained_op_pct"] == pytest.approx(100 * 1400 / 1581.06)
     assert sp["attained_mem_pct"] == pytest.approx(100 * 168 / 192.4)
     at_balance = sp["cap"]["at"][2]
     assert at_balance["slowdown_pct"] == pytest.approx(100 * (256.33 / 122 - 1), abs=0.1)
-    assert main(["roofline", "--platform", "gtx-580", "--cap-w", "100"]) == 2
-    assert "--cap-w" in capsys.readouterr().err
+    assert "--cap-w" in refuses("roofline", "--platform", "gtx-580", "--cap-w", "100")
 
 
-def test_the_list_and_what_is_wrong(capsys):
-    assert main(["roofline", "--platform"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_list_and_what_is_wrong():
+    lines = prints("roofline", "--platform").splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(PLATFORMS)
     assert max(map(len, lines)) <= 100
-    assert main(["roofline", "--platform", "--json"]) == 0
-    assert [row["platform"] for row in json.loads(capsys.readouterr().out)] == list(PLATFORMS)
+    assert [row["platform"] for row in answers("roofline", "--platform")] == list(PLATFORMS)
     for words, said in (
         (["roofline", "--platform", "gtx-590"], "nown: gtx-580"),
         (["roofline"], "roofline: name a store, or a paper's machine with --platform\n"),
@@ -255,8 +249,7 @@ def test_the_list_and_what_is_wrong(capsys):
         (["figures"], "name a store"),
         (["figures", "--platform", "x"], "nown: gtx-580"),
     ):
-        assert main(words) == 2
-        assert said in capsys.readouterr().err
+        assert said in refuses(*words)
 
 
 def test_the_files_of_a_platform(tmp_path, capsys):

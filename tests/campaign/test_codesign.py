@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from pathlib import Path
@@ -32,6 +31,7 @@ from analysis.figures.codesign import front_figure
 from analysis.figures.figure import Figure
 from campaign.codesign.designs import run_study, write_study_figures
 from campaign.verbs.command_line import main
+from tests.commands import answers, prints
 
 DATA = Path(__file__).parents[1] / "data" / "prajapati2019"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "codesign-maxwell.toml"
@@ -278,9 +278,7 @@ on_chip_kb = 96
 """
 
 
-def test_the_printed_form_finds_a_design_of_table_c2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_printed_form_finds_a_design_of_table_c2(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(STUDY, encoding="utf-8")
     result = run_study(path)
@@ -293,8 +291,7 @@ def test_the_printed_form_finds_a_design_of_table_c2(
     assert best == result.best["workload"]
     points = 384**3 * 128 + 512**3 * 256 + 2 * 640**3 * 640
     assert math.isclose(best.gflop_per_s, 8e-9 * points / best.time_s)
-    assert main(["codesign", str(path), "--json", "-o", str(tmp_path / "figures")]) == 0
-    printed_json = json.loads(capsys.readouterr().out)
+    printed_json = answers("codesign", path, "-o", tmp_path / "figures")
     assert printed_json["designs"] == 225
     assert printed_json["best"]["l3d"]["lanes"] == 896
     assert [tile["tile_t"] for tile in printed_json["best"]["l3d"]["tiles"]] == [2, 2, 2]
@@ -303,11 +300,10 @@ def test_the_printed_form_finds_a_design_of_table_c2(
         > printed_json["existing"][0]["area_without_caches_mm2"]
     )
     assert (tmp_path / "figures" / "codesign_front.svg").read_text().startswith("<?xml")
-    assert main(["codesign", str(path)]) == 0
-    assert "l3d                8    896  96  446.7" in capsys.readouterr().out
+    assert "l3d                8    896  96  446.7" in prints("codesign", path)
 
 
-def test_energy_as_the_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_energy_as_the_objective(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     energy = "[energy]\nconstant_w_per_mm2 = 0.2\nword_j = 1e-9\n"
     text = STUDY.replace('form = "printed"', 'objective = "edp"') + energy
@@ -321,8 +317,7 @@ def test_energy_as_the_objective(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert front[-1] == pytest.approx(best.energy_j * best.time_s)
     chip = result.existing[0]
     assert chip["edp_j_s"] > 0 and chip["edp_j_s"] != pytest.approx(chip["time_s"])
-    assert main(["codesign", str(path)]) == 0
-    text = capsys.readouterr().out
+    text = prints("codesign", path)
     assert text.count("edp_j_s") == 2 and f"{front[-1]:.4g}" in text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import resource
@@ -19,6 +18,7 @@ from analysis.measurements.observations import measured_volts
 from analysis.predict.site import site_time_noise
 from campaign.results import open_store
 from campaign.verbs.command_line import main, parser
+from tests.commands import answers, prints, refuses
 from tests.demo import copy_demo
 from tests.docs.pages import commands_of_pages
 from tests.report_tables import assert_report_shows
@@ -165,23 +165,24 @@ def test_run_again_finds_nothing_to_do(demo):
     assert "1856 of 1856 points measured, 0 failed, 0 left: complete" in done.stdout
 
 
-def test_the_demos_constants_lie_in_their_intervals(demo, capsys):
+def test_the_demos_constants_lie_in_their_intervals(demo):
     """Choi & Vuduc 2016's Table I, with the simulated machine's default noise."""
     store = str(demo / "campaign-demo/store")
-    assert main(["coefficients", store, "--site", "jetson-tk1", "--json"]) == 0
-    coefficients = {c["name"]: c for c in json.loads(capsys.readouterr().out)[0]["coefficients"]}
+    coefficients = {
+        c["name"]: c
+        for c in answers("coefficients", store, "--site", "jetson-tk1")[0]["coefficients"]
+    }
     truth = {"sp": 27.3, "dp": 131.1, "int": 56.5, "shared": 33.3, "l2": 85.0, "dram": 369.5}
     for name, value in truth.items():
         entry = coefficients[f"c0_{name}"]
         assert entry["low"] <= value <= entry["high"], name
 
 
-def test_json_has_the_whiteboards_keys(demo, capsys):
+def test_json_has_the_whiteboards_keys(demo):
     store = str(demo / "campaign-demo/store")
 
     def shown(*words: str) -> object:
-        assert main([words[0], store, "--site", "jetson-tk1", *words[1:], "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
+        return answers(words[0], store, "--site", "jetson-tk1", *words[1:])
 
     fit = shown("fit")
     assert {"site", "model", "voltage", "n", "condition_number", "dropped", "coefficients"} <= set(
@@ -246,15 +247,13 @@ def test_json_has_the_whiteboards_keys(demo, capsys):
     assert shown("predict", "--kernel", predict[0]["label"]) == predict[:1]
 
 
-def test_the_demos_report_shows_the_figures_of_crossval(demo, capsys):
+def test_the_demos_report_shows_the_figures_of_crossval(demo):
     store = str(demo / "campaign-demo/store")
     page = (demo / "campaign-demo/report.html").read_text(encoding="utf-8")
     plan = tomllib.loads((demo / "campaign-demo/campaign.toml").read_text(encoding="utf-8"))
     paper = [f"{core_mhz},{mem_mhz}" for core_mhz, mem_mhz in plan["settings"]["pairs"][:8]]
-    capsys.readouterr()
     for options in ([], ["--scheme", "holdout", *(f"--train={pair}" for pair in paper)]):
-        assert main(["crossval", store, *options, "--json"]) == 0
-        assert_report_shows(page, json.loads(capsys.readouterr().out))
+        assert_report_shows(page, answers("crossval", store, *options))
 
 
 @pytest.mark.parametrize(
@@ -270,20 +269,17 @@ def test_the_demos_report_shows_the_figures_of_crossval(demo, capsys):
     ],
     ids=" ".join,
 )
-def test_output_for_people_fits_100_columns_and_20_rows_a_table(demo, capsys, words):
-    assert main([words[0], str(demo / "campaign-demo/store"), *words[1:]]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_output_for_people_fits_100_columns_and_20_rows_a_table(demo, words):
+    lines = prints(words[0], demo / "campaign-demo/store", *words[1:]).splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[0].startswith(("jetson-tk1", "1856 of"))
     assert len(lines) < (100 if words[0] == "roofline" else 70)
 
 
-def test_all_prints_every_row(demo, capsys):
+def test_all_prints_every_row(demo):
     words = ["predict", str(demo / "campaign-demo/store"), "--site", "jetson-tk1"]
-    assert main(words) == 0
-    few = capsys.readouterr().out
-    assert main([*words, "--all"]) == 0
-    every = capsys.readouterr().out
+    few = prints(*words)
+    every = prints(*words, "--all")
     assert "and 96 more (--all prints them)" in few
     assert "--all" not in every
     assert len(every.splitlines()) == len(few.splitlines()) + 95
@@ -307,13 +303,11 @@ def test_the_version_and_the_completion_scripts(capsys):
         assert "crossval" in capsys.readouterr().out
 
 
-def test_a_policy_has_the_settings_of_the_picks(demo, tmp_path, capsys):
+def test_a_policy_has_the_settings_of_the_picks(demo, tmp_path):
     """Every pick has an entry with its setting, or a line that says why not."""
     store, path = str(demo / "campaign-demo/store"), tmp_path / "policy.toml"
-    assert main(["predict", store, "--json"]) == 0
-    picks = {row["label"]: row for row in json.loads(capsys.readouterr().out)}
-    assert main(["policy", store, "--json", "-o", str(path), "--default"]) == 0
-    left_out = json.loads(capsys.readouterr().out)["left_out"]
+    picks = {row["label"]: row for row in answers("predict", store)}
+    left_out = answers("policy", store, "-o", path, "--default")["left_out"]
     table = tomllib.loads(path.read_text())
     assert len(table["entries"]) + len(left_out) == 117
     assert table["against"] == {"core_mhz": 852, "mem_mhz": 924}
@@ -340,13 +334,12 @@ def test_a_policy_has_the_settings_of_the_picks(demo, tmp_path, capsys):
         ["-o", "there.toml"],
     ],
 )
-def test_wrong_words_of_a_new_policy(demo, tmp_path, capsys, monkeypatch, words):
+def test_wrong_words_of_a_new_policy(demo, tmp_path, monkeypatch, words):
     store = str(demo / "campaign-demo/store")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.toml").write_text("mine")
     output = [] if "-o" in words else ["-o", "new.toml"]
-    assert main(["policy", store, *words, *output]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(refuses("policy", store, *words, *output).splitlines()) == 1
     assert (tmp_path / "there.toml").read_text() == "mine"
     assert not (tmp_path / "new.toml").exists()
 
@@ -382,7 +375,6 @@ def test_bad_arguments_give_one_line_and_exit_code_2(demo, words, says):
 
 
 @pytest.mark.parametrize("address", ["8787", ":8787", "localhost", "localhost:web", ""])
-def test_a_dashboard_that_would_listen_everywhere_or_nowhere_is_refused(address, capsys, tmp_path):
+def test_a_dashboard_that_would_listen_everywhere_or_nowhere_is_refused(address, tmp_path):
     words = ["run", "c.toml", "--store", str(tmp_path / "s"), "--dashboard", address]
-    assert main(words) == 2
-    assert "HOST:PORT" in capsys.readouterr().err
+    assert "HOST:PORT" in refuses(*words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from campaign.store.layout import open_store as open_layout
 from campaign.store.setups import setup_id
 from campaign.verbs.command_line import main
 from tests.campaign.compared_stores import CLOCKS_MHZ, DRIVERS, KERNELS, SITE, setup_record, write
+from tests.commands import answers, prints, refuses
 
 IDS = [setup_id(setup_record(driver)) for driver in DRIVERS]
 
@@ -30,30 +30,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def compared(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict:
-    assert main(["compare", *words, "--json"]) == code
-    return json.loads(capsys.readouterr().out)
-
-
-def test_two_stores_and_the_parts_of_one_are_compared_alike(folder, capsys):
+def test_two_stores_and_the_parts_of_one_are_compared_alike(folder):
     old, new, both = (str(folder / name) for name in ("old", "new", "both"))
-    of_stores = compared(capsys, old, new)
+    of_stores = answers("compare", old, new)
     for words in (
         ["--after", "2026-02-01"],
         ["--before", "2026-02-01T00:00+01:00"],
         ["--before", IDS[0][:6]],
         ["--before", IDS[0], "--after", IDS[1]],
     ):
-        of_parts = compared(capsys, both, *words)
+        of_parts = answers("compare", both, *words)
         assert of_parts["changes"] == of_stores["changes"]
         assert of_parts["setup_changes"] == of_stores["setup_changes"]
-    backwards = compared(capsys, new, old)
+    backwards = answers("compare", new, old)
     ratios = [np.array([c["ratio"] for c in r["changes"]]) for r in (of_stores, backwards)]
     assert sorted(ratios[0]) == pytest.approx(sorted(1.0 / ratios[1]))
 
 
 @pytest.mark.parametrize("words", [["--after", "2026-03-01"], ["--before", "2026-03-01"]])
-def test_what_has_no_time_is_neither_before_nor_after_a_date(tmp_path, capsys, words):
+def test_what_has_no_time_is_neither_before_nor_after_a_date(tmp_path, words):
     """Twice as slow after the date; what has no time took ten times as long."""
     lines = ["site,kernel,core_mhz,repeat,node,time_s,energy_j,start_unix_s"]
     for r in range(6):  # 1 February and 1 April 2026
@@ -62,16 +57,15 @@ def test_what_has_no_time_is_neither_before_nor_after_a_date(tmp_path, capsys, w
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     store = str(tmp_path / "s")
     assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
-    capsys.readouterr()
-    found = compared(capsys, store, *words)
+    found = answers("compare", store, *words)
     (change,) = [c for c in found["changes"] if c["level"] == "site" and c["quantity"] == "time"]
     assert change["ratio"] == pytest.approx(2.0, rel=0.01)
     assert (change["before"], change["after"]) == (2, 2)
     assert found["sites"][0]["notes"][-1].startswith("2 measurements without a time")
 
 
-def test_the_ratio_is_that_of_the_geometric_means(folder, capsys):
-    changes = compared(capsys, str(folder / "old"), str(folder / "new"))["changes"]
+def test_the_ratio_is_that_of_the_geometric_means(folder):
+    changes = answers("compare", folder / "old", folder / "new")["changes"]
     means = {}
     for side in ("old", "new"):
         frame = open_store(folder / side).scalars[["kernel", "core_mhz", "time_s"]].to_dataframe()
@@ -89,26 +83,25 @@ def test_the_ratio_is_that_of_the_geometric_means(folder, capsys):
     assert found == {"fmm n=1"}
 
 
-def test_what_changed_in_the_set_ups_is_named(folder, capsys):
-    (change,) = compared(capsys, str(folder / "old"), str(folder / "new"))["setup_changes"]
+def test_what_changed_in_the_set_ups_is_named(folder):
+    (change,) = answers("compare", folder / "old", folder / "new")["setup_changes"]
     assert (change["site"], change["key"]) == (SITE, "node.gpu_driver")
     assert change["before"] == [[DRIVERS[0], 18]] and change["after"] == [[DRIVERS[1], 18]]
 
 
 @pytest.mark.parametrize(("limit", "code"), [("1", 1), ("0", 1), ("5", 0)])
-def test_a_significant_regression_above_the_limit_ends_with_1(folder, capsys, limit, code):
+def test_a_significant_regression_above_the_limit_ends_with_1(folder, limit, code):
     words = [str(folder / "old"), str(folder / "new"), "--fail-above", limit]
-    assert main(["compare", *words]) == code
-    lines = capsys.readouterr().out.splitlines()
+    lines = prints("compare", *words, code=code).splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[-1].endswith(f"of more than {limit} %")
 
 
-def test_equal_stores_and_improvements_end_with_0(folder, capsys):
-    same = compared(capsys, str(folder / "old"), str(folder / "again"), "--fail-above", "0")
+def test_equal_stores_and_improvements_end_with_0(folder):
+    same = answers("compare", folder / "old", folder / "again", "--fail-above", "0")
     assert not any(change["significant"] for change in same["changes"])
     assert {change["ratio"] for change in same["changes"]} == {1.0}
-    compared(capsys, str(folder / "new"), str(folder / "old"), "--fail-above", "1")
+    answers("compare", folder / "new", folder / "old", "--fail-above", "1")
 
 
 @pytest.mark.parametrize(
@@ -121,10 +114,9 @@ def test_equal_stores_and_improvements_end_with_0(folder, capsys):
         (["old", "new", "--before", "2026-02-01"], "one store"),
     ],
 )
-def test_what_cannot_be_compared_is_answered_with_what_can(folder, capsys, words, says):
+def test_what_cannot_be_compared_is_answered_with_what_can(folder, words, says):
     given = [str(folder / word) if (folder / word).exists() else word for word in words]
-    assert main(["compare", *given]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refuses("compare", *given)
 
 
 def test_the_example_of_the_page_is_the_one_that_is_written_here(folder):
@@ -134,7 +126,7 @@ def test_the_example_of_the_page_is_the_one_that_is_written_here(folder):
         assert ours[name].values.tolist() == theirs[name].values.tolist()
 
 
-def test_tables_of_different_nodes_have_their_points_in_common(tmp_path, capsys):
+def test_tables_of_different_nodes_have_their_points_in_common(tmp_path):
     """The node of a foreign table's row is no part of what was measured."""
     for name, node, factor in (("a", "n1", 1.0), ("b", "n2", 1.05)):
         rows = [
@@ -146,10 +138,8 @@ def test_tables_of_different_nodes_have_their_points_in_common(tmp_path, capsys)
         (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
         assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / name)]) == 0
     stores = [str(tmp_path / name) for name in "ab"]
-    capsys.readouterr()
     for words, is_known in (([], False), (["--alike-nodes"], True)):
-        assert main(["compare", *stores, *words, "--json"]) == 0
-        shown = json.loads(capsys.readouterr().out)
+        shown = answers("compare", *stores, *words)
         assert shown["sites"][0]["common"] == 3
         times = [c for c in shown["changes"] if c["level"] == "site" and c["quantity"] == "time"]
         assert [c["change_pct"] for c in times] == [pytest.approx(5.0)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pandas as pd
 import pytest
 
 from campaign.verbs.command_line import main
+from tests.commands import answers
 from tests.report_tables import assert_report_shows
 
 CORE_MHZ = (300.0, 500.0, 700.0, 900.0, 1100.0)
@@ -49,12 +49,6 @@ def store_of(folder: Path, counts: bool) -> str:
     return store
 
 
-def judged(capsys, *words: str) -> dict:
-    capsys.readouterr()
-    assert main(["crossval", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 @pytest.mark.parametrize(
     ("counts", "options"),
     [
@@ -66,7 +60,7 @@ def judged(capsys, *words: str) -> dict:
     ],
     ids=["no counts", "given and robust", "model given", "voltage given", "no kept fit"],
 )
-def test_crossval_gives_the_figures_of_the_report(tmp_path, capsys, counts, options):
+def test_crossval_gives_the_figures_of_the_report(tmp_path, counts, options):
     store = store_of(tmp_path, counts)
     assert options is None or main(["fit", store, *options]) == 0
     options = options or []
@@ -79,13 +73,13 @@ def test_crossval_gives_the_figures_of_the_report(tmp_path, capsys, counts, opti
         if name in ("--model", "--voltage")
     }
     for scheme in SCHEMES:
-        shown = judged(capsys, store, "--scheme", scheme)
+        shown = answers("crossval", store, "--scheme", scheme)
         assert_report_shows(page, shown)
         nested = "auto" in (asked["model"], asked["voltage"])
         assert shown["form"] == asked | {"chosen_in_each_fold": nested}
 
 
-def test_what_is_asked_for_on_the_command_line_comes_before_the_kept_fit(tmp_path, capsys):
+def test_what_is_asked_for_on_the_command_line_comes_before_the_kept_fit(tmp_path):
     store = store_of(tmp_path, True)
     assert main(["fit", store, "--model", "choi", "--voltage", "unit"]) == 0
     assert main(["fit", store, "--name", "two", "--model", "choi+clock", "--voltage", "floor"]) == 0
@@ -95,17 +89,17 @@ def test_what_is_asked_for_on_the_command_line_comes_before_the_kept_fit(tmp_pat
         ("--voltage", "floor"): ("auto", "floor"),
     }
     for options, (model, voltage) in forms.items():
-        form = judged(capsys, store, "--scheme", "holdout", *options)["form"]
+        form = answers("crossval", store, "--scheme", "holdout", *options)["form"]
         assert (form["model"], form["voltage"]) == (model, voltage)
     assert main(["crossval", store, "--fit", "three"]) == 2
 
 
-def test_a_holdout_names_its_halves(tmp_path, capsys):
+def test_a_holdout_names_its_halves(tmp_path):
     store = store_of(tmp_path, False)
     every = {(core_mhz, mem_mhz) for core_mhz in CORE_MHZ for mem_mhz in MEM_MHZ}
 
     def halves(*options: str) -> list[set[tuple[float, float]]]:
-        shown = judged(capsys, store, "--scheme", "holdout", *options)
+        shown = answers("crossval", store, "--scheme", "holdout", *options)
         return [
             {(one["core_mhz"], one["mem_mhz"]) for one in shown[name]} for name in ("train", "test")
         ]
@@ -116,4 +110,4 @@ def test_a_holdout_names_its_halves(tmp_path, capsys):
     options = [word for pair in given for word in ("--train", f"{pair[0]:g},{pair[1]:g}")]
     train, test = halves(*options)
     assert (train, test) == (set(given), every - set(given))
-    assert "train" not in judged(capsys, store)
+    assert "train" not in answers("crossval", store)

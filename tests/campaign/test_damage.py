@@ -26,6 +26,7 @@ from campaign.store.verify import damaged_traces, repair_samples
 from campaign.verbs.command_line import main
 from dvfs.dataset import DAMAGED
 from tests.campaign.test_journal import measurement
+from tests.commands import prints, refuses
 from tests.faults.fuzz.damage import sealed, unsealed
 
 
@@ -120,14 +121,13 @@ def test_any_damage_to_one_generation_costs_nothing(store, seed):
     assert lost_samples(store) == []
 
 
-def test_damage_to_both_is_reported_and_nothing_is_guessed(store, capsys):
+def test_damage_to_both_is_reported_and_nothing_is_guessed(store):
     own = random.Random(1)
     for generation in sorted(store.index.iterdir()):
         harm(own.choice(files_below(generation)), own)
     with pytest.raises(DamagedStoreError, match="every generation of the index is damaged"):
         open_dataset(store)
-    assert main(["status", str(store.root)]) == 2
-    assert "restore" in capsys.readouterr().err
+    assert "restore" in refuses("status", store.root)
 
 
 def harm_shard(store, own):
@@ -205,21 +205,21 @@ def harm_description(path: Path, how: str) -> None:
     ],
 )
 @pytest.mark.parametrize("by", ["run", "import"])
-def test_what_describes_the_samples_is_written_anew(store, name, how, by, tmp_path, capsys):
+def test_what_describes_the_samples_is_written_anew(store, name, how, by, tmp_path):
     before = open_dataset(store)["value"].values
     harm_description(store.traces / name, how)
     with pytest.raises(DamagedStoreError, match=rf"{name}.*to repair it"):
         open_dataset(store)
-    assert main(["status", str(store.root), "--verify"]) == 1
-    assert f"{name} does not describe the samples" in capsys.readouterr().out
+    assert f"{name} does not describe the samples" in prints(
+        "status", store.root, "--verify", code=1
+    )
     if by == "run":
         assert repair_samples(store) == [f"traces.zarr/{name} was damaged, and has been rewritten"]
     else:
         table = tmp_path / "more.csv"
         table.write_text("site,kernel,core_mhz,time_s,energy_j\nb,k,1000,1,5\n")
         write(store, 40)
-        assert main(["import", str(table), "--store", str(store.root)]) == 0
-        assert "has been rewritten" in capsys.readouterr().err
+        assert "has been rewritten" in refuses("import", table, "--store", store.root, code=0)
     np.testing.assert_array_equal(open_dataset(store)["value"].values[: before.size], before)
     assert damaged_traces(store) == []
 
@@ -295,12 +295,11 @@ def test_a_shard_that_has_no_end_costs_its_points(store, put):
         {"files": {"states.bin": [1.5, 2]}},
     ],
 )
-def test_a_manifest_that_can_not_be_ours_is_refused_whatever_its_checksum(store, said, capsys):
+def test_a_manifest_that_can_not_be_ours_is_refused_whatever_its_checksum(store, said):
     for path in store.index.glob("*/manifest"):
         line = json.dumps(json.loads(path.read_bytes().split(b"\n")[0]) | said).encode()
         path.write_bytes(line + f"\n{google_crc32c.value(line):08x}\n".encode())
-    assert main(["status", str(store.root)]) == 2
-    assert f"manifest: {next(iter(said))}" in capsys.readouterr().err
+    assert f"manifest: {next(iter(said))}" in refuses("status", store.root)
 
 
 def test_a_file_that_vanishes_under_a_reader_is_an_error_and_no_missing_value(store):

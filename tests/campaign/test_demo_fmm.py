@@ -13,6 +13,7 @@ from campaign.results import open_store
 from campaign.results.report import report_content
 from campaign.store import layout
 from campaign.verbs.command_line import main
+from tests.commands import refuses
 from tests.demo import copy_demo
 from tests.shared_imports import program
 
@@ -123,9 +124,8 @@ def test_both_campaigns_may_be_in_one_store(folder: Path, tmp_path: Path) -> Non
     )
 
 
-def test_a_kernel_that_is_not_there_is_named(folder: Path, capsys) -> None:
-    assert main(["figures", str(folder / "fmm-store"), "--kernel", "fmn"]) == 2
-    assert "did you mean 'fmm'" in capsys.readouterr().err
+def test_a_kernel_that_is_not_there_is_named(folder: Path) -> None:
+    assert "did you mean 'fmm'" in refuses("figures", folder / "fmm-store", "--kernel", "fmn")
 
 
 def test_figures_of_one_kernel_are_of_its_measurements(folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from itertools import product
 from pathlib import Path
@@ -11,10 +10,10 @@ import numpy as np
 import pytest
 
 from analysis.costs.stencil_time import Machine, stencil_time
-from campaign.verbs.command_line import main
 from kernels.cuda.stencils.counted import count_tiles
 from kernels.stencils.counts import count_stencil
 from kernels.stencils.params import StencilParams
+from tests.commands import answers, prints, refuses
 
 ROOT = Path(__file__).parents[2]
 K20C = ROOT / "examples" / "k20c-tiles.toml"
@@ -36,13 +35,6 @@ TABLES = {  # Prajapati 2019, Tables A.2 to A.4; Table A.3's L is of 10^9 bytes
 }
 
 
-def refusal(capsys, *words):
-    assert main([*map(str, words)]) == 2
-    text = capsys.readouterr().err
-    assert "Traceback" not in text
-    return text
-
-
 @pytest.mark.parametrize("site", TABLES)
 def test_the_constants_are_those_of_the_tables(site):
     device = tomllib.loads((ROOT / f"sites/builtin/{site}.toml").read_text())["device"]
@@ -55,11 +47,10 @@ def test_the_constants_are_those_of_the_tables(site):
 
 
 @pytest.mark.parametrize("site", TABLES)
-def test_the_pick_is_the_least_over_all_tiles_and_tiles_at_a_time(site, tmp_path, capsys):
+def test_the_pick_is_the_least_over_all_tiles_and_tiles_at_a_time(site, tmp_path):
     file = tmp_path / "c.toml"
     file.write_text(SPACE)
-    assert main(["predict", "--site", site, "--space", str(file), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answers("predict", "--site", site, "--space", file)
     assert (shown["site"], shown["objective"], shown["fit"]) == (site, "time", None)
     (pick,) = shown["picks"]
     processors, per_gb_s, barrier_s, launch_s, points = TABLES[site]
@@ -84,8 +75,7 @@ def test_the_pick_is_the_least_over_all_tiles_and_tiles_at_a_time(site, tmp_path
     for tile, time_s in times.items():
         of_tile[tile[:3]] = min(time_s, of_tile.get(tile[:3], np.inf))
     assert pick["near_count"] == sum(t <= 1.1 * times[best] for t in of_tile.values())
-    assert main(["predict", "--site", site, "--space", str(file)]) == 0
-    assert "nothing was measured" in capsys.readouterr().out
+    assert "nothing was measured" in prints("predict", "--site", site, "--space", file)
 
 
 ENERGY_J = {
@@ -110,9 +100,11 @@ def tile_j(stencil: str, own: dict[str, int]) -> float:
     return (parts + points * (4 * e["sp_add_j"] + e["sp_mul_j"])) / points
 
 
-def test_the_pick_of_least_energy_is_the_least_of_all_tiles(capsys):
-    assert main(["predict", "--space", str(K20C), "--objective", "energy", "--json"]) == 0
-    picks = {p["problem"]["stencil"]: p for p in json.loads(capsys.readouterr().out)["picks"]}
+def test_the_pick_of_least_energy_is_the_least_of_all_tiles():
+    picks = {
+        p["problem"]["stencil"]: p
+        for p in answers("predict", "--space", K20C, "--objective", "energy")["picks"]
+    }
     given = {e["params"]["stencil"]: e for e in tomllib.loads(K20C.read_text())["kernels"]}
     assert set(picks) == {"sw", "j1d", "j2d"}
     for stencil, pick in picks.items():
@@ -135,11 +127,10 @@ def test_the_pick_of_least_energy_is_the_least_of_all_tiles(capsys):
         assert pick["variants"] == len(energies)
         near = sum(e <= 1.1 * energies[best] for e in energies.values())
         assert pick["near_count"] == near
-    assert main(["predict", "--space", str(K20C), "--objective", "energy"]) == 0
-    assert "dynamic energy alone" in capsys.readouterr().out
+    assert "dynamic energy alone" in prints("predict", "--space", K20C, "--objective", "energy")
 
 
-def test_with_a_time_the_static_energy_is_added(tmp_path, capsys):
+def test_with_a_time_the_static_energy_is_added(tmp_path):
     """A GTX 980 with the energies of another GPU: the tile of the least energy of both parts."""
     site = (ROOT / "sites/builtin/gtx-980.toml").read_text()
     more = "".join(f"{name} = {value}\n" for name, value in ENERGY_J.items())
@@ -148,11 +139,10 @@ def test_with_a_time_the_static_energy_is_added(tmp_path, capsys):
     file = tmp_path / "c.toml"
     space = SPACE.replace("[4, 8, 16]", "[2, 4, 8]").replace("[4, 16]", "[1, 4]")
     file.write_text(space.replace("g2d", "j2d").replace('"gtx-980"', '"gpu.toml"'))
-    words = ["predict", "--space", str(file), "--tiles-at-a-time", "2", "--json"]
-    answers = {}
+    words = ["predict", "--space", str(file), "--tiles-at-a-time", "2"]
+    energies_j = {}
     for form in ("corrected", "printed"):
-        assert main([*words, "--objective", "energy", "--form", form]) == 0
-        (pick,) = json.loads(capsys.readouterr().out)["picks"]
+        (pick,) = answers(*words, "--objective", "energy", "--form", form)["picks"]
         machine = Machine(
             processors=16, lanes=128, on_chip_bytes=98304, block_bytes=49152, blocks=32,
             seconds_per_word=4 * 7.36e-3 / 1e9, barrier_s=7.96e-10, launch_s=9.24e-7,
@@ -171,8 +161,8 @@ def test_with_a_time_the_static_energy_is_added(tmp_path, capsys):
         names = ("tile_t", "tile_1", "tile_2", "tiles_at_a_time")
         assert tuple(pick["params"][name] for name in names) == (*best, 2)
         assert (pick["energy_j"], pick["time_s"]) == pytest.approx(energies[best], rel=1e-12)
-        answers[form] = pick["energy_j"]
-    assert answers["printed"] < answers["corrected"]  # it leaves out a part of the work
+        energies_j[form] = pick["energy_j"]
+    assert energies_j["printed"] < energies_j["corrected"]  # it leaves out a part of the work
 
 
 @pytest.mark.parametrize(
@@ -184,12 +174,12 @@ def test_with_a_time_the_static_energy_is_added(tmp_path, capsys):
         (["--objective", "energy", "--tiles-at-a-time", "0"], "must be 1 or more"),
     ],
 )
-def test_what_energies_need_is_named(words, text, capsys):
-    assert text in refusal(capsys, "predict", "--space", K20C, *words)
+def test_what_energies_need_is_named(words, text):
+    assert text in refuses("predict", "--space", K20C, *words)
 
 
-def test_a_form_is_of_predictions_without_a_store(capsys):
-    assert "needs --space" in refusal(capsys, "predict", "S", "--form", "printed")
+def test_a_form_is_of_predictions_without_a_store():
+    assert "needs --space" in refuses("predict", "S", "--form", "printed")
 
 
 def test_a_gpu_counts_what_the_host_counts_with_shared_memory_in_place_of_the_cache():
@@ -216,11 +206,11 @@ def test_a_gpu_counts_what_the_host_counts_with_shared_memory_in_place_of_the_ca
         ("cuda_stencil", "sp_fma", "gtx-980", "has no space of cuda_stencil or stencil"),
     ],
 )  # fmt: skip
-def test_what_the_equations_are_not_for_is_refused(old, new, site, text, tmp_path, capsys):
+def test_what_the_equations_are_not_for_is_refused(old, new, site, text, tmp_path):
     file = tmp_path / "c.toml"
     file.write_text(SPACE.replace(old, new))
-    assert text in refusal(capsys, "predict", "--site", site, "--space", file)
+    assert text in refuses("predict", "--site", site, "--space", file)
 
 
-def test_a_store_or_a_space_is_needed(capsys):
-    assert "missing: the store (S)" in refusal(capsys, "predict", "--site", "gtx-980")
+def test_a_store_or_a_space_is_needed():
+    assert "missing: the store (S)" in refuses("predict", "--site", "gtx-980")

@@ -15,6 +15,7 @@ from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.clocks.slurm import what_flags_set
 from sites.site_reading import built_in_sites, find_site, read_site
+from tests.commands import prints, refuses, run
 from tests.docs.pages import ROOT
 from tests.sites.clock_layouts import LAYOUTS, copy
 from tests.slurm_cluster import SlurmCluster
@@ -51,10 +52,10 @@ def recorded(folder: Path, kind: str, use: str = "energy") -> str:
     )
 
 
-def examine(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict]:
+def examine(folder: Path, text: str) -> tuple[int, dict]:
     (folder / "site.toml").write_text(text)
-    code = main(["doctor", str(folder / "site.toml"), "--json"])
-    return code, json.loads(capsys.readouterr().out)
+    done = run("doctor", folder / "site.toml", "--json")
+    return done.code, json.loads(done.out)
 
 
 def test_clocks_are_tried_at_the_lowest_and_the_highest_setting():
@@ -91,8 +92,8 @@ def test_a_meter_that_is_there_and_cannot_be_read_comes_with_its_remedy(tmp_path
     assert "powercap" not in absent
 
 
-def test_a_readable_meter_is_observed(tmp_path, capsys):
-    code, report = examine(tmp_path, LOCAL + recorded(tmp_path, "energy"), capsys)
+def test_a_readable_meter_is_observed(tmp_path):
+    code, report = examine(tmp_path, LOCAL + recorded(tmp_path, "energy"))
     assert code == 0
     assert report["can_measure_energy"] is True
     (meter,) = report["meters"]
@@ -104,9 +105,9 @@ def test_a_readable_meter_is_observed(tmp_path, capsys):
     assert report["clocks"]["control"] == "fixed"
 
 
-def test_a_meter_used_only_as_a_check_does_not_count(tmp_path, capsys):
+def test_a_meter_used_only_as_a_check_does_not_count(tmp_path):
     text = LOCAL + recorded(tmp_path, "energy", use="check")
-    code, report = examine(tmp_path, text, capsys)
+    code, report = examine(tmp_path, text)
     assert code == 1
     assert report["can_measure_energy"] is False
 
@@ -119,7 +120,7 @@ def test_a_meter_used_only_as_a_check_does_not_count(tmp_path, capsys):
     ],
     ids=["inside another meter's domain", "beside each other"],
 )
-def test_meters_count_as_they_do_in_a_measurement(tmp_path, capsys, domains, counted):
+def test_meters_count_as_they_do_in_a_measurement(tmp_path, domains, counted):
     """Of two meters only what a measurement adds up counts: nothing twice."""
     text = LOCAL
     for name, domain in zip(("part", "all"), domains, strict=True):
@@ -128,20 +129,21 @@ def test_meters_count_as_they_do_in_a_measurement(tmp_path, capsys, domains, cou
         csv = tmp_path / name / "energy.csv"
         csv.write_text(csv.read_text().replace("board", name))
         text += entry.replace('domain = "node"', f'domain = "{domain}"')
-    code, report = examine(tmp_path, text, capsys)
+    code, report = examine(tmp_path, text)
     assert code == 0
     assert [meter["counts"] for meter in report["meters"]] == counted
 
 
-def test_one_unreadable_meter_means_no_energy(tmp_path, capsys):
+def test_one_unreadable_meter_means_no_energy(tmp_path):
     """A measurement fails where any meter of the site file cannot be read."""
     text = LOCAL + recorded(tmp_path, "energy") + '[[meters]]\nkind = "cray"\nuse = "check"\n'
-    code, report = examine(tmp_path, text, capsys)
+    code, report = examine(tmp_path, text)
     assert code == 1
     assert report["can_measure_energy"] is False
     assert report["meters"][0]["counts"] == ["recorded/board"]
-    assert main(["doctor", str(tmp_path / "site.toml")]) == 1
-    assert "every meter of the site file must be readable" in capsys.readouterr().out
+    assert "every meter of the site file must be readable" in prints(
+        "doctor", tmp_path / "site.toml", code=1
+    )
 
 
 def test_an_examination_is_the_same_from_its_json(tmp_path):
@@ -151,23 +153,23 @@ def test_an_examination_is_the_same_from_its_json(tmp_path):
     assert NodeExamination.from_dict(json.loads(text)) == examination
 
 
-def test_a_partition_of_a_site_without_slurm_is_refused(tmp_path, capsys):
+def test_a_partition_of_a_site_without_slurm_is_refused(tmp_path):
     (tmp_path / "site.toml").write_text(LOCAL)
-    assert main(["doctor", str(tmp_path / "site.toml"), "--partition", "p"]) == 2
-    assert "has no Slurm partition; leave --partition out" in capsys.readouterr().err
+    assert "has no Slurm partition; leave --partition out" in refuses(
+        "doctor", tmp_path / "site.toml", "--partition", "p"
+    )
 
 
-def test_each_problem_comes_with_a_remedy(tmp_path, capsys):
+def test_each_problem_comes_with_a_remedy(tmp_path):
     meters = '[[meters]]\nkind = "cray"\n[[meters]]\nkind = "powercap"\n'
     meters += '[meters.options]\nzones = ["no-such-zone"]\n'
-    code, report = examine(tmp_path, LOCAL + meters, capsys)
+    code, report = examine(tmp_path, LOCAL + meters)
     assert code == 1
     cray, powercap = report["meters"]
     assert "pm_counters" in cray["problem"]
     assert cray["remedy"]
     assert "powercap" in powercap["problem"]
-    assert main(["doctor", str(tmp_path / "site.toml")]) == 1
-    assert "to fix it: " in capsys.readouterr().out
+    assert "to fix it: " in prints("doctor", tmp_path / "site.toml", code=1)
 
 
 def test_clocks_that_cannot_be_set_say_why(tmp_path):
@@ -183,17 +185,17 @@ def test_clocks_that_cannot_be_set_say_why(tmp_path):
 
 @pytest.mark.slurm
 def test_a_node_of_each_partition_is_asked_through_a_job(
-    slurm_cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    slurm_cluster: SlurmCluster, tmp_path: Path
 ):
     text = SLURM.format(conf=slurm_cluster.conf)
-    code, report = examine(tmp_path, text, capsys)
+    code, report = examine(tmp_path, text)
     assert code == 1
     assert [node["partition"] for node in report] == ["cpu-a", "cpu-b"]
     assert all(node["clocks"]["control"] == "fixed" for node in report)
-    assert main(["doctor", str(tmp_path / "site.toml"), "--partition", "cpu-b"]) == 1
-    assert "cluster/cpu-b on node" in capsys.readouterr().out
-    assert main(["doctor", str(tmp_path / "site.toml"), "--partition", "gpu"]) == 1
-    assert "cpu-a, cpu-b" in capsys.readouterr().err
+    assert "cluster/cpu-b on node" in prints(
+        "doctor", tmp_path / "site.toml", "--partition", "cpu-b", code=1
+    )
+    assert "cpu-a, cpu-b" in refuses("doctor", tmp_path / "site.toml", "--partition", "gpu", code=1)
 
 
 SETS_CLOCKS = """\
@@ -207,13 +209,12 @@ tolerance_pct = 5
 
 @pytest.mark.slurm
 def test_a_step_at_two_settings_shows_whether_slurm_sets_clocks(
-    slurm_cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    slurm_cluster: SlurmCluster, tmp_path: Path
 ):
     """This machine's clock cannot be set, whatever Slurm takes."""
     text = SLURM.format(conf=slurm_cluster.conf).partition("[partitions.cpu-b]")[0]
     (tmp_path / "site.toml").write_text(text + SETS_CLOCKS)
-    assert main(["doctor", str(tmp_path / "site.toml")]) == 1
-    printed = capsys.readouterr().out
+    printed = prints("doctor", tmp_path / "site.toml", code=1)
     assert "clock control 'slurm': clocks cannot be set; the clock did not follow" in printed
     version = slurm_cluster.run("srun", "--version").strip()
     assert f"  {version}: --cpu-freq writes the governor" in printed

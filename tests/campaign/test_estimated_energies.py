@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from campaign.verbs.command_line import main
+from tests.commands import answers, prints
 
 HEAD = "site,kernel,params,core_mhz,repeat,time_s,energy_j,n_sp,n_dram"
 SAID = "estimated, not measured"
@@ -31,20 +30,14 @@ def stores(tmp_path):
 @pytest.mark.parametrize(
     "verb", [["roofline", "--site", "g"], ["variants", "--site", "g", "--problem", "sp=4e9"]]
 )
-def test_a_verb_without_a_fit_says_that_energies_are_estimated(stores, capsys, verb):
+def test_a_verb_without_a_fit_says_that_energies_are_estimated(stores, verb):
     for store, is_estimated in zip(stores, (False, True), strict=True):
-        capsys.readouterr()
-        assert main([verb[0], store, *verb[1:]]) == 0
-        assert (SAID in capsys.readouterr().out) == is_estimated
-        assert main([verb[0], store, *verb[1:], "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["estimated_energies"] == is_estimated
+        assert (SAID in prints(verb[0], store, *verb[1:])) == is_estimated
+        assert answers(verb[0], store, *verb[1:])["estimated_energies"] == is_estimated
 
 
-def test_a_comparison_says_which_side_has_estimated_energies(stores, capsys):
-    capsys.readouterr()
-    assert main(["compare", *stores, "--json"]) == 0
-    (site,) = json.loads(capsys.readouterr().out)["sites"]
+def test_a_comparison_says_which_side_has_estimated_energies(stores):
+    (site,) = answers("compare", *stores)["sites"]
     assert site["notes"][0] == f"after: the energies of 6 measurements are {SAID}"
-    assert main(["compare", stores[0], stores[0], "--json"]) == 0
-    (site,) = json.loads(capsys.readouterr().out)["sites"]
+    (site,) = answers("compare", stores[0], stores[0])["sites"]
     assert not any(SAID in note for note in site["notes"])

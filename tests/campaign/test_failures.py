@@ -13,7 +13,7 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement
 from campaign.store.planned import write_planned
-from campaign.verbs.command_line import main
+from tests.commands import answers, prints, refuses
 from tests.points import a_point
 
 RETRIES = 1
@@ -79,16 +79,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(["failures", *words]) == 0
-    return capsys.readouterr().out
-
-
-def test_attempts_and_points_are_counted_once_before_and_after_a_compaction(store, capsys):
+def test_attempts_and_points_are_counted_once_before_and_after_a_compaction(store):
     path = str(store.root)
-    before = json.loads(printed(capsys, path, "--json"))
+    before = answers("failures", path)
     compact(store)
-    after = json.loads(printed(capsys, path, "--json"))
+    after = answers("failures", path)
     assert before == after == open_results(path).failures().as_dict()
     names = ("attempts", "failed", "waiting", "measured_since")
     assert {
@@ -100,25 +95,26 @@ def test_attempts_and_points_are_counted_once_before_and_after_a_compaction(stor
     }
 
 
-def test_the_last_output_is_shown_within_100_columns(store, capsys):
-    shown = printed(capsys, str(store.root), "--kernel", "bad")
+def test_the_last_output_is_shown_within_100_columns(store):
+    shown = prints("failures", store.root, "--kernel", "bad")
     lines = shown.splitlines()
     assert max(map(len, lines)) <= 100
     assert "line 29 of the output" in shown and "line 2 of the output" not in shown
     assert "bad n=2" in shown and "attempt 1" in shown and "2001-09-09 01:46:49 UTC" in shown
-    assert "line 2 of the output" in printed(capsys, str(store.root), "--all")
+    assert "line 2 of the output" in prints("failures", store.root, "--all")
 
 
-def test_one_kernel_or_node_alone(store, capsys):
-    groups = json.loads(printed(capsys, str(store.root), "--node", "n2", "--json"))["groups"]
+def test_one_kernel_or_node_alone(store):
+    groups = answers("failures", store.root, "--node", "n2")["groups"]
     assert {group["node"] for group in groups} == {"n2"}
     root = str(store.root)
-    assert printed(capsys, root, "--kernel", "good") == "no attempt of good has failed\n"
-    assert main(["failures", root, "--kernel", "nope"]) == 2
-    assert "--kernel: unknown kernel 'nope'; known: " in capsys.readouterr().err
+    assert prints("failures", root, "--kernel", "good") == "no attempt of good has failed\n"
+    assert "--kernel: unknown kernel 'nope'; known: " in refuses(
+        "failures", root, "--kernel", "nope"
+    )
 
 
-def test_a_store_without_failures_says_so(tmp_path: Path, capsys):
+def test_a_store_without_failures_says_so(tmp_path: Path):
     create_store(tmp_path / "s", "empty")
-    assert printed(capsys, str(tmp_path / "s")) == "no attempt has failed\n"
+    assert prints("failures", tmp_path / "s") == "no attempt has failed\n"
     assert open_results(tmp_path / "s").failures().to_pandas().empty

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from campaign.results import open_store
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
+from tests.commands import answers, refuses
 
 
 def printed(value: float) -> object:
@@ -45,8 +45,7 @@ def test_predict_says_who_picked_where_that_was_tried(store, capsys):
     capsys.readouterr()
     assert main(["predict", str(store)]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
-    assert main(["predict", str(store), "--kernel", "kernel-2", "--json"]) == 0
-    (few,) = json.loads(capsys.readouterr().out)
+    (few,) = answers("predict", store, "--kernel", "kernel-2")
     lost = {name: few[f"{name}_lost_pct"] for name in ("model", "best_single", "highest_clocks")}
     assert lost[few["chosen_by"]] == min(lost.values())
     said = (
@@ -56,15 +55,13 @@ def test_predict_says_who_picked_where_that_was_tried(store, capsys):
     assert (said in out) == (few["chosen_by"] != "model")
 
 
-def test_predict_picks_for_a_profile(store, capsys, tmp_path):
+def test_predict_picks_for_a_profile(store, tmp_path):
     profile = tmp_path / "app.toml"
     setting = "core_mhz = 1000\nmem_mhz = 900\ntime_s = 0.1\n"
     counts = {"sp": 5e8, "int": 1e9, "dram": 1e9}
     lines = "".join(f"{name} = {n:g}\n" for name, n in counts.items())
     profile.write_text(f'kernel = "app"\n{setting}[counts]\n{lines}')
-    capsys.readouterr()
-    assert main(["predict", str(store), "--profile", str(profile), "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    (row,) = answers("predict", store, "--profile", profile)
     known = open_store(store)
     among = profile_candidates(
         known.observations("few"),
@@ -79,8 +76,7 @@ def test_predict_picks_for_a_profile(store, capsys, tmp_path):
     assert row["energy_j"] == printed(own.energy_j)
     assert row["expected_loss_pct"] == printed(own.expected_loss_pct)
     profile.write_text(f'kernel = "app"\n{setting}[counts]\ntensor = 1e9\n')
-    assert main(["predict", str(store), "--profile", str(profile)]) == 2
-    assert "count no 'tensor'" in capsys.readouterr().err
+    assert "count no 'tensor'" in refuses("predict", store, "--profile", profile)
 
 
 def test_crossval_with_few_measurements(store, capsys):
@@ -88,8 +84,7 @@ def test_crossval_with_few_measurements(store, capsys):
     assert main(["crossval", str(store), "--scheme", "few:all", "--new", "1"]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
     assert "at 8 settings drawn at random, the kernels judged at 1 of these; 3 draws" in out
-    assert main(["crossval", str(store), "--scheme", "few:3", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answers("crossval", store, "--scheme", "few:3")
     assert (shown["scheme"], shown["new"], shown["draws"]) == ("few:3", None, 3)
     assert shown["decision"]["cases"] == 11 * 3  # kernel-2 was not measured everywhere
     made = open_store(store).crossval_few("few", 3)
@@ -115,9 +110,8 @@ def test_crossval_with_few_measurements(store, capsys):
 @pytest.mark.parametrize(
     "words", [["--model", "choi"], ["--voltage", "known"], ["--robust"], ["--fit", "other"]]
 )
-def test_crossval_of_picks_refuses_the_form_of_a_fit(store, words, capsys):
-    assert main(["crossval", str(store), "--scheme", "few:3", *words]) == 2
-    assert words[0] in capsys.readouterr().err
+def test_crossval_of_picks_refuses_the_form_of_a_fit(store, words):
+    assert words[0] in refuses("crossval", store, "--scheme", "few:3", *words)
 
 
 def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
@@ -127,9 +121,7 @@ def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
     options = ["--model", "choi", "--voltage", "known", "--scheme", "holdout"]
     for core_mhz, mem_mhz in pairs:
         options += ["--train", f"{core_mhz:g},{mem_mhz:g}"]
-    capsys.readouterr()
-    assert main(["crossval", str(store), *options, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answers("crossval", store, *options)
     data = open_store(store).observations("few")
     seen = np.array([data.settings[s] in train for s in data.setting])
     above, picked = {}, {}
@@ -160,5 +152,4 @@ def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
     assert main(["crossval", str(store), *options]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
     assert "among all settings, also those fitted on (11 kernels measured at all of them)" in out
-    assert main(["crossval", str(store), "--model", "choi", "--json"]) == 0
-    assert "among_all_settings" not in json.loads(capsys.readouterr().out)
+    assert "among_all_settings" not in answers("crossval", store, "--model", "choi")

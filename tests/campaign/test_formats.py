@@ -27,6 +27,7 @@ from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.campaign.test_map_file import read, refusal
 from tests.campaign.test_table import ROOT, imported
+from tests.commands import answers, prints, refuses
 
 FILES = ROOT / "tests/data/other_tools"
 MADE_BY = {
@@ -100,10 +101,9 @@ def test_every_format_says_what_it_reads() -> None:
 @pytest.mark.parametrize(
     "words", [["--from", "perf"], ["--set", "core_mhz=fast"], ["--set", "k=1"]]
 )
-def test_a_wrong_argument_is_refused_before_anything_is_made(tmp_path, words, capsys) -> None:
+def test_a_wrong_argument_is_refused_before_anything_is_made(tmp_path, words) -> None:
     command = ["import", str(FILES / "perf.csv"), "--store", str(tmp_path / "s"), "--site", "x"]
-    assert main([*command, *words]) == 2
-    assert words[0] in capsys.readouterr().err
+    assert words[0] in refuses(*command, *words)
     assert not (tmp_path / "s").exists()
 
 
@@ -155,7 +155,7 @@ def test_each_task_of_codecarbon_is_a_measurement(tmp_path) -> None:
     assert costs(frame) == [[n, pytest.approx(36.0 * n)] for n in (1.0, 2.0, 3.0)]
 
 
-def test_estimated_energies_are_refused_by_fit_until_they_are_accepted(tmp_path, capsys) -> None:
+def test_estimated_energies_are_refused_by_fit_until_they_are_accepted(tmp_path) -> None:
     rows = [
         ["x", f"k{k}", mhz, time_s, (2 + 0.01 * mhz + k) * time_s, "TDP"]
         for k in range(4)
@@ -166,12 +166,13 @@ def test_estimated_energies_are_refused_by_fit_until_they_are_accepted(tmp_path,
     table, store = tmp_path / "t.csv", str(tmp_path / "s")
     pd.DataFrame(rows, columns=header).to_csv(table, index=False)
     assert main(["import", str(table), "--store", store]) == 0
-    assert main(["fit", store, "--site", "x"]) == 2
-    assert "20 of 20 rows are estimated, not measured (TDP)" in capsys.readouterr().err
-    assert main(["fit", store, "--site", "x", "--accept-unproven"]) == 0
-    assert "energies estimated, not measured" in " ".join(capsys.readouterr().out.split())
-    assert main(["predict", store, "--site", "x"]) == 0
-    assert "energies estimated, not measured" in " ".join(capsys.readouterr().out.split())
+    assert "20 of 20 rows are estimated, not measured (TDP)" in refuses("fit", store, "--site", "x")
+    assert "energies estimated, not measured" in " ".join(
+        prints("fit", store, "--site", "x", "--accept-unproven").split()
+    )
+    assert "energies estimated, not measured" in " ".join(
+        prints("predict", store, "--site", "x").split()
+    )
     out = tmp_path / "out.csv"
     assert main(["export", store, "--csv", str(out)]) == 0
     assert set(pd.read_csv(out)["estimated"]) == {"TDP"}
@@ -186,7 +187,7 @@ def test_estimated_energies_are_refused_by_fit_until_they_are_accepted(tmp_path,
         (lambda i, load: 45.0 + 0.02 * (i % 3), False),
     ],
 )
-def test_powers_that_no_meter_gives_are_estimates(tmp_path, power_w, is_estimate, capsys) -> None:
+def test_powers_that_no_meter_gives_are_estimates(tmp_path, power_w, is_estimate) -> None:
     rows = []
     for i in range(12):
         load, time_s = 0.1 + 0.07 * i, 2.0 + 0.3 * i
@@ -195,8 +196,7 @@ def test_powers_that_no_meter_gives_are_estimates(tmp_path, power_w, is_estimate
     pd.DataFrame(rows, columns=header).to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "m.toml").write_text('unknown = "label"\n')
     words = ["import", str(tmp_path / "t.csv"), "--map", str(tmp_path / "m.toml")]
-    assert main([*words, "--store", str(tmp_path / "s"), "--json"]) == 0
-    checks = [one["check"] for one in json.loads(capsys.readouterr().out)["findings"]]
+    checks = [one["check"] for one in answers(*words, "--store", tmp_path / "s")["findings"]]
     assert ("energy origin" in checks) == is_estimate
 
 
@@ -886,15 +886,14 @@ def test_a_region_that_geopm_never_sampled_is_left_out(tmp_path, capsys) -> None
 
 
 @pytest.mark.parametrize("form", [["--extra-p", "F"], ["--kernel-tuner", "F", "--kernel", "k"]])
-def test_measurements_of_two_sites_are_not_exported_as_one_machine_s(tmp_path, capsys, form):
+def test_measurements_of_two_sites_are_not_exported_as_one_machine_s(tmp_path, form):
     lines = ["site,kernel,core_mhz,time_s,energy_j"]
     lines += [f"{site},k,{mhz},1,{j}" for site, j in (("a", 1), ("b", 2)) for mhz in (800, 900)]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     store, out = str(tmp_path / "s"), tmp_path / "out"
     assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
     words = [str(out) if word == "F" else word for word in form]
-    assert main(["export", store, *words]) == 2
-    assert "--site: name one of a, b" in capsys.readouterr().err
+    assert "--site: name one of a, b" in refuses("export", store, *words)
     assert main(["export", store, *words, "--site", "b"]) == 0
     energies = re.findall(r'"value": ([12]\.0)\b', out.read_text())
     assert energies == ["2.0", "2.0"]

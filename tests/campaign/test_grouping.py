@@ -10,6 +10,7 @@ import pytest
 from campaign.results import open_store
 from campaign.table.grouping import grouped_clocks
 from campaign.verbs.command_line import main
+from tests.commands import prints, refuses
 
 SETTINGS = np.arange(800.0, 2800.0, 100.0)
 
@@ -93,10 +94,9 @@ def table_of(folder: Path, jitter_mhz: float) -> Path:
     return path
 
 
-def test_an_imported_table_has_the_settings_that_it_means(tmp_path, capsys):
+def test_an_imported_table_has_the_settings_that_it_means(tmp_path):
     table, exact = table_of(tmp_path, 3.0), tmp_path / "exact.toml"
-    assert main(["import", str(table), "--store", str(tmp_path / "s")]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(prints("import", table, "--store", tmp_path / "s").split())
     assert "clocks as measured are taken for 20 settings" in out and 'clocks = "exact"' in out
     data = open_store(tmp_path / "s").scalars
     own = data["core_mhz_achieved"].values
@@ -122,7 +122,7 @@ def test_an_imported_table_has_the_settings_that_it_means(tmp_path, capsys):
     ],
 )
 def test_a_clock_or_voltage_that_no_device_has_is_refused_with_its_line(
-    tmp_path, capsys, column, value, advice
+    tmp_path, column, value, advice
 ):
     good = {"core_mhz": "1200", "mem_mhz": "5000", "core_v": "0.95"}
     table = tmp_path / "t.csv"
@@ -132,8 +132,7 @@ def test_a_clock_or_voltage_that_no_device_has_is_refused_with_its_line(
     ]
     header = ",".join(["site", "kernel", *good, "time_s", "energy_j"])
     table.write_text("\n".join([header, *lines]) + "\n")
-    assert main(["import", str(table), "--store", str(tmp_path / "s")]) == 2
-    message = capsys.readouterr().err
+    message = refuses("import", table, "--store", tmp_path / "s")
     assert f"t.csv:3: {column}: found" in message and advice in message
     assert "t.csv:2" not in message and not (tmp_path / "s").exists()
 
@@ -177,7 +176,7 @@ def test_a_clock_or_voltage_that_no_device_has_is_refused_with_its_line(
     ],
 )  # fmt: skip
 def test_a_column_in_another_unit_is_named_once_with_what_to_write_in_the_map(
-    tmp_path, monkeypatch, capsys, core, mapping, said
+    tmp_path, monkeypatch, core, mapping, said
 ):
     monkeypatch.chdir(tmp_path)
     name = "sm clock" if "sm clock" in mapping else "core_mhz"
@@ -185,8 +184,7 @@ def test_a_column_in_another_unit_is_named_once_with_what_to_write_in_the_map(
     Path("t.csv").write_text(f"site,kernel,{name},time_s,energy_j\n{rows_of}")
     Path("m.toml").write_text(mapping)
     words = ["import", "t.csv", "--store", "s", *(["--map", "m.toml"] if mapping else [])]
-    assert main(words) == 2
-    assert capsys.readouterr().err == f"campaign: {said}\n"
+    assert refuses(*words) == f"campaign: {said}\n"
     if "write " in said and "[columns]" in said:  # what it says to write is right
         line = said.partition("write ")[2].partition(" under")[0]
         Path("m.toml").write_text(f"[columns]\n{line}\n")

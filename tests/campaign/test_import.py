@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -20,15 +19,15 @@ from campaign.store.site_record import read_site_record
 from campaign.verbs.command_line import main
 from dvfs.setting import AXES, Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
+from tests.commands import answers, prints, refuses
 
 BOTH = HEADER.replace("n_sp", "power_w")
 
 
-def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path, capsys):
+def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path):
     rows = ["a,k,1000,500,0.9,1.0,1.5,3.0,2.0", "a,k,2000,500,1.1,1.0,1.0,2.5,2.6"]
     path, store = write(tmp_path, BOTH, rows), tmp_path / "s"
-    assert main(["import", str(path), "--store", str(store)]) == 0
-    said = capsys.readouterr().out
+    said = prints("import", path, "--store", store)
     assert "table.csv:3: energy_j is 2.5 J, but power_w x time_s is 2.6 J" in said
     assert "table.csv:2" not in said
     assert "a: warning: energy: in 1 rows energy is not power times time" in said
@@ -38,9 +37,7 @@ def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path, capsys)
     main(["export", str(store), "--csv", str(out)])
     assert sorted(pd.read_csv(out)["power_w"]) == [2.0, 2.6]
     again = tmp_path / "again"
-    capsys.readouterr()
-    assert main(["import", str(out), "--store", str(again), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = answers("import", out, "--store", again)
     assert len(printed["disagreements"]) == 1
     assert [f["check"] for f in printed["findings"]] == ["energy"]
     frame = imported(again)
@@ -48,34 +45,31 @@ def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path, capsys)
     assert printed["findings"][0]["point_ids"] == expected
 
 
-def test_energy_and_power_within_a_percent_are_not_flagged(tmp_path, capsys):
+def test_energy_and_power_within_a_percent_are_not_flagged(tmp_path):
     rows = ["a,k,1000,500,0.9,1.0,1.5,3.0,2.019", "a,k,2000,500,1.1,1.0,1.0,2.5,"]
-    assert main(["import", str(write(tmp_path, BOTH, rows)), "--store", str(tmp_path / "s")]) == 0
-    assert capsys.readouterr().out.count("\n") == 1
+    assert prints("import", write(tmp_path, BOTH, rows), "--store", tmp_path / "s").count("\n") == 1
 
 
-def test_a_sweep_over_power_caps_is_imported_and_called_not_fit_for_fitting(tmp_path, capsys):
+def test_a_sweep_over_power_caps_is_imported_and_called_not_fit_for_fitting(tmp_path):
     rows = [
         f'a,k{k},"{{""power_limit"": {cap}}}",1200,{10 / cap},{9.0 + k}'
         for k in range(3)
         for cap in (100, 150, 200, 250)
     ]
     path = write(tmp_path, "site,kernel,params,core_mhz,time_s,energy_j\n", rows)
-    assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 0
-    said = capsys.readouterr().out
+    said = prints("import", path, "--store", tmp_path / "s")
     assert "a: cannot be used for a fit: power caps: power_limit was swept" in said
     assert said.splitlines()[-1].endswith("12 measurements imported from " + str(path))
     assert len(imported(tmp_path / "s")) == 12
 
 
-def test_the_first_wrong_row_of_each_column_is_named_and_the_others_are_counted(tmp_path, capsys):
+def test_the_first_wrong_row_of_each_column_is_named_and_the_others_are_counted(tmp_path):
     rows = [ROWS[0].replace("1000", f"{1000 + i}") for i in range(14)]
     for i in range(1, 13):
         rows[i] = rows[i].replace("1.5", "-1").replace("3.0", "")
     rows[5] = rows[0]
     path = write(tmp_path, rows=rows)
-    assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 2
-    lines = capsys.readouterr().err.splitlines()
+    lines = refuses("import", path, "--store", tmp_path / "s").splitlines()
     assert len(lines) == 3
     named = {line.partition("table.csv:3: ")[2].partition(":")[0] for line in lines[:2]}
     assert named == {"time_s", "energy_j"}
@@ -83,13 +77,14 @@ def test_the_first_wrong_row_of_each_column_is_named_and_the_others_are_counted(
     assert "table.csv:7: the same point as line 2" in lines[2]
 
 
-def test_the_lines_of_the_file_are_those_named(tmp_path, capsys):
+def test_the_lines_of_the_file_are_those_named(tmp_path):
     text = (
         HEADER + '# a comment\n\n"a",k,1000,500,0.9,1.0,1.5,3.0,1e9\n' + "a,k,2000,500,1,1,x,1,1\n"
     )
     (tmp_path / "t.csv").write_text(text)
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 2
-    assert "t.csv:5: time_s: found 'x'; must be a number" in capsys.readouterr().err
+    assert "t.csv:5: time_s: found 'x'; must be a number" in refuses(
+        "import", tmp_path / "t.csv", "--store", tmp_path / "s"
+    )
 
 
 CONTENT = st.fixed_dictionaries(
@@ -168,11 +163,10 @@ def test_an_import_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path
         assert len(ids) == ids.nunique() == 502
 
 
-def test_a_folder_that_is_no_crate_is_refused_by_its_name(tmp_path, capsys):
+def test_a_folder_that_is_no_crate_is_refused_by_its_name(tmp_path):
     (tmp_path / "folder").mkdir()
     words = ["import", str(tmp_path / "folder"), "--store", str(tmp_path / "store")]
-    assert main(words) == 2
-    assert capsys.readouterr().err.startswith(f"campaign: {tmp_path / 'folder'}: ")
+    assert refuses(*words).startswith(f"campaign: {tmp_path / 'folder'}: ")
     assert not (tmp_path / "store").exists()
 
 

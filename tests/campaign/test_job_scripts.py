@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from campaign.doctor.examination_job import examine_partition
 from campaign.launch.scheduler import LaunchError
 from campaign.launch.slurm import NOT_NOW, SlurmScheduler
-from campaign.verbs.command_line import main
 from sites.site_file import Environment, Partition, Site, Slurm
 from sites.site_reading import built_in_sites, read_site
+from tests.commands import answers, refuses
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -92,14 +92,13 @@ def test_no_shell_runs_what_a_site_file_says(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_plan_shows_the_scripts_and_the_steps(tmp_path, capsys):
+def test_plan_shows_the_scripts_and_the_steps(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text(
         'name = "c"\n[[sites]]\nsite = "slurm-example"\npartitions = ["cpu-a"]\n'
         '[[kernels]]\nkernel = "dp_fma"\n'
     )
-    assert main(["plan", str(path), "--scripts", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["slurm-example/cpu-a"]
+    shown = answers("plan", path, "--scripts")["slurm-example/cpu-a"]
     assert shown["jobs"] == 2
     assert "#SBATCH -p cpu-a" in shown["script"]
     asked = {w for s in shown["steps"] for w in s.split() if w.startswith("--cpu-freq")}
@@ -107,14 +106,13 @@ def test_plan_shows_the_scripts_and_the_steps(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("bad", ["a\nb", "--x\n#SBATCH --y"])
-def test_a_newline_in_a_directive_is_refused(tmp_path, capsys, bad):
+def test_a_newline_in_a_directive_is_refused(tmp_path, bad):
     text = built_in_sites()["slurm-example"].read_text()
     text = text.replace('# account = "project42"', f"directives = [{json.dumps('--q=' + bad)}]")
     (tmp_path / "s.toml").write_text(text)
     path = tmp_path / "c.toml"
     path.write_text('name = "c"\n[[sites]]\nsite = "s.toml"\n[[kernels]]\nkernel = "dp_fma"\n')
-    assert main(["plan", str(path)]) == 2
-    assert "directives" in capsys.readouterr().err
+    assert "directives" in refuses("plan", path)
 
 
 @pytest.mark.parametrize(

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from campaign.plan.plan import make_plan
-from campaign.verbs.command_line import main
 from campaign.verbs.kernel_guide import SIMULATED_AT, kernel_guide
 from kernels.registry import KERNELS, find_kernel
+from tests.commands import answers, prints, refuses
 
 CAMPAIGN = 'name = "example"\n[[sites]]\nsite = "localhost"\n\n'
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_the_example_can_be_planned_and_everything_is_explained(name, tmp_path: Path, capsys):
+def test_the_example_can_be_planned_and_everything_is_explained(name, tmp_path: Path):
     guide = kernel_guide(name)
     path = tmp_path / "c.toml"
     site = "localhost" if find_kernel(name).prepare else SIMULATED_AT[name]
     path.write_text(CAMPAIGN.replace("localhost", site) + guide.example)
     points = make_plan(path).points
     assert points and {point.kernel for point in points} == {name}
-    assert main(["kernels", name]) == 0
-    text = capsys.readouterr().out
+    text = prints("kernels", name)
     assert max(map(len, text.splitlines())) <= 100
     for field in find_kernel(name).params.model_fields:
         assert f"\n  {field}: " in text
@@ -32,28 +30,24 @@ def test_the_example_can_be_planned_and_everything_is_explained(name, tmp_path: 
         assert f"  {counted} ({unit}): " in text
 
 
-def test_all_kernels_are_listed(capsys):
-    assert main(["kernels", "--json"]) == 0
-    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == list(KERNELS)
-    assert main(["kernels"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_all_kernels_are_listed():
+    assert [entry["name"] for entry in answers("kernels")] == list(KERNELS)
+    lines = prints("kernels").splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(KERNELS)
 
 
-def test_an_unknown_kernel_is_answered_with_the_nearest(capsys):
-    assert main(["kernels", "dp_fm"]) == 2
-    assert "did you mean 'dp_fma'" in capsys.readouterr().err
+def test_an_unknown_kernel_is_answered_with_the_nearest():
+    assert "did you mean 'dp_fma'" in refuses("kernels", "dp_fm")
 
 
 @pytest.mark.parametrize(
     ("params", "said"),
     [("", True), (", counts = { dp = 1.0 }", False), (", reports_counts = true", False)],
 )
-def test_plan_says_what_follows_for_a_command_without_counts(tmp_path: Path, capsys, params, said):
+def test_plan_says_what_follows_for_a_command_without_counts(tmp_path: Path, params, said):
     path = tmp_path / "c.toml"
     kernel = '[[kernels]]\nkernel = "command"\nlabel = "my-solver"\n'
     path.write_text(f'{CAMPAIGN}{kernel}params = {{ argv = ["true"]{params} }}')
-    assert main(["plan", str(path)]) == 0
-    text = capsys.readouterr().out
+    text = prints("plan", path)
     assert ("my-solver: no operation counts" in text) == said
     assert max(map(len, text.splitlines())) <= 100

@@ -16,6 +16,7 @@ from campaign.table.formats.kernel_tuner import read_json_records
 from campaign.verbs.command_line import main
 from tests.campaign.test_map_file import read, refusal
 from tests.campaign.test_table import ROOT, imported
+from tests.commands import prints, refuses
 
 CACHE = ROOT / "tests/data/kernel_tuner/convolution_a100.json.gz"
 MAP = ROOT / "examples/kernel-tuner.map.toml"
@@ -47,12 +48,11 @@ def a_record(**fields: object) -> dict[str, object]:
     return {"bx": 16, "layout": "c", "time": 1.0} | fields
 
 
-def test_every_record_of_a_real_cache_comes_in_and_goes_out(tmp_path, capsys):
+def test_every_record_of_a_real_cache_comes_in_and_goes_out(tmp_path):
     store, text = tmp_path / "s", gzip.decompress(CACHE.read_bytes()).decode()
     wanted = json.loads(text)
     command = ["import", str(CACHE), "--map", str(MAP), "--store", str(store), "--site", "a100"]
-    assert main(command) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(prints(*command).split())
     assert "no energy was measured, only times" in said
     assert "no clock is given: its variants were measured at unchanged clocks" in said
     assert f"63 measurements, 9 of them failed, imported from {CACHE}" in said
@@ -74,10 +74,8 @@ def test_every_record_of_a_real_cache_comes_in_and_goes_out(tmp_path, capsys):
         assert json.loads(provenance["labels"].get("times", "0")) == record.get("times", 0)
         assert record["timestamp"] in text.splitlines()[provenance["line"] - 1]
 
-    assert main(["status", str(store)]) == 0
-    assert "54 of 63 points done, 9 failed, 0 left" in capsys.readouterr().out
-    assert main(["fit", str(store), "--site", "a100"]) == 2
-    said = capsys.readouterr().err
+    assert "54 of 63 points done, 9 failed, 0 left" in prints("status", store)
+    said = refuses("fit", store, "--site", "a100")
     assert said.count("\n") == 1
     assert "the imported table has their times, and no energy or power" in said
 
@@ -266,11 +264,10 @@ def test_variants_that_stand_twice_are_repeats_where_the_map_says_so(tmp_path):
     assert frame["repeat"].tolist() == [0, 1]
 
 
-def test_the_site_on_the_command_line_is_refused_beside_a_column_of_sites(tmp_path, capsys):
+def test_the_site_on_the_command_line_is_refused_beside_a_column_of_sites(tmp_path):
     (tmp_path / "t.csv").write_text("site,kernel,core_mhz,time_s,energy_j\na,k,1000,1.5,3\n")
     command = ["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s"), "--site"]
-    assert main([*command, "b"]) == 2
-    assert "t.csv: has a column site; leave out --site" in capsys.readouterr().err
+    assert "t.csv: has a column site; leave out --site" in refuses(*command, "b")
     assert main([*command, "a"]) == 0
 
 

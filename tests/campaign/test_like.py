@@ -3,7 +3,6 @@ predict, on two simulated boards."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,8 @@ import pytest
 from campaign.results import open_store
 from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites
+from tests.commands import answers, refuses, run
+from tests.simulated_runs import simulate
 
 CAMPAIGN = """\
 name = "two-boards"
@@ -55,12 +56,12 @@ def folder(tmp_path_factory) -> Path:
     (made / "other.toml").write_text(other)
     for name, site in (("known", "jetson-tk1"), ("new", "other.toml")):
         (made / f"{name}.toml").write_text(CAMPAIGN.format(site=site))
-    assert main(["run", str(made / "known.toml"), "--store", str(made / "S"), "--quiet"]) == 0
+    simulate(made / "known.toml", made / "S")
     assert main(["fit", str(made / "S"), "--site", "jetson-tk1"]) == 0
     return made
 
 
-def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder, capsys):
+def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder):
     store, output = str(folder / "S"), str(folder / "next.toml")
     words = [
         "next",
@@ -74,26 +75,23 @@ def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder, capsys)
         "--campaign",
         str(folder / "new.toml"),
     ]
-    capsys.readouterr()
-    assert main([*words, "--points", "6", "--json"]) == 0
-    chosen = json.loads(capsys.readouterr().out)
+    chosen = answers(*words, "--points", "6")
     assert len(chosen["points"]) == 6
     assert {point["why"] for point in chosen["points"]} == {"like"}
     assert (chosen["like"], chosen["ended"]) == ("jetson-tk1", "like")
     assert 1.0 < chosen["error_ratio"] < 3.0
     assert chosen["expected_loss_pct"] is None
 
-    assert main([*words, "--points", "6", "--output", output]) == 0
-    text = " ".join("".join(capsys.readouterr()).split())
+    code, out, err = run(*words, "--points", "6", "--output", output)
+    assert code == 0
+    text = " ".join((out + err).split())
     assert "0 of 637 points measured; like jetson-tk1" in text
     assert f"{chosen['error_ratio']:.2f} times as much as a fit of all points" in text
     assert main(["run", output, "--store", store, "--quiet"]) == 0
     assert len(open_store(store).observations("other")) == 6
 
     # What was measured there is not chosen again.
-    capsys.readouterr()
-    assert main([*words, "--points", "2", "--json"]) == 0
-    more = json.loads(capsys.readouterr().out)
+    more = answers(*words, "--points", "2")
     assert more["measured"] == 6
     assert more["error_ratio"] < chosen["error_ratio"]
     cell = ("kernel", "params", "core_mhz", "mem_mhz")
@@ -103,19 +101,18 @@ def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder, capsys)
         if [p[c] for c in cell] in [[q[c] for c in cell] for q in chosen["points"]]
     ]
 
-    assert main(["fit", store, "--site", "other", "--like", "jetson-tk1"]) == 0
-    text = " ".join("".join(capsys.readouterr()).split())
+    code, out, err = run("fit", store, "--site", "other", "--like", "jetson-tk1")
+    assert code == 0
+    text = " ".join((out + err).split())
     assert "started from the fit of jetson-tk1: coefficients are about" in text
     assert "warning" not in text
-    assert main(["coefficients", store, "--site", "other", "--json"]) == 0
-    (kept,) = json.loads(capsys.readouterr().out)
+    (kept,) = answers("coefficients", store, "--site", "other")
     assert kept["like"]["site"] == "jetson-tk1"
     assert kept["like"]["spread_pct"] < 25.0
     value = {one["name"]: one for one in kept["coefficients"]}
     assert value["c0_sp"]["low"] < 30.0 < value["c0_sp"]["high"]
 
-    assert main(["predict", store, "--site", "other", "--json"]) == 0
-    picks = json.loads(capsys.readouterr().out)
+    picks = answers("predict", store, "--site", "other")
     assert picks
     assert all(np.isfinite(pick["expected_loss_pct"]) for pick in picks)
     assert main(["report", store, "--output", str(folder / "report.html")]) == 0
@@ -139,16 +136,16 @@ def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder, capsys)
          "--like: names the site other itself; name another one"),
     ],
 )  # fmt: skip
-def test_a_wrong_usage_is_refused(folder, capsys, words, text):
+def test_a_wrong_usage_is_refused(folder, words, text):
     verb, *options = [str(folder / word) if word == "new.toml" else word for word in words]
-    assert main([verb, str(folder / "S"), *options]) == 2
-    assert text in " ".join(capsys.readouterr().err.split())
+    assert text in " ".join(refuses(verb, folder / "S", *options).split())
 
 
-def test_a_known_site_that_measured_none_of_the_kernels_is_refused(folder, capsys):
+def test_a_known_site_that_measured_none_of_the_kernels_is_refused(folder):
     text = (folder / "new.toml").read_text()
     kernels = '[[kernels]]\nkernel = "int_mad"\nparams = { level = "dram", ops_per_word = 16 }\n'
     (folder / "int.toml").write_text(text[: text.index("[[kernels]]")] + kernels)
     words = ["next", str(folder / "S"), "--site", "other", "--like", "jetson-tk1", "--budget", "1"]
-    assert main([*words, "--campaign", str(folder / "int.toml")]) == 2
-    assert "jetson-tk1 has measured none of these kernels" in capsys.readouterr().err
+    assert "jetson-tk1 has measured none of these kernels" in refuses(
+        *words, "--campaign", folder / "int.toml"
+    )

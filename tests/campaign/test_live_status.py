@@ -26,6 +26,7 @@ from campaign.results import Results
 from campaign.store.hours import Spent
 from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
+from tests.commands import refuses
 from tests.watched import CAMPAIGN
 
 HOSTILE = "<script>alert('\"&\x1b[31m')</script>\\n"
@@ -98,9 +99,7 @@ def test_the_counts_and_the_energy_are_those_of_the_exported_table(
     assert main(["status", str(store), "--verify"]) == 0
 
 
-def test_a_command_at_the_end_gets_the_results_without_a_shell(
-    store: Path, tmp_path: Path, capsys
-) -> None:
+def test_a_command_at_the_end_gets_the_results_without_a_shell(store: Path, tmp_path: Path) -> None:
     campaign = str(store.parent / "c.toml")
     seen = tmp_path / "a b;$(seen)"
     script = (
@@ -111,12 +110,12 @@ def test_a_command_at_the_end_gets_the_results_without_a_shell(
     words = ["run", campaign, "--store", str(store), "--quiet", "--notify"]
     assert main([*words, command]) == 0
     assert seen.read_text() == f"complete 16 0 {store}"
-    capsys.readouterr()
-    assert main([*words, "sh -c 'echo no mail >&2; exit 3'"]) == 0
-    assert capsys.readouterr().err == "campaign: warning: --notify: sh ended with 3: no mail\n"
+    assert (
+        refuses(*words, "sh -c 'echo no mail >&2; exit 3'", code=0)
+        == "campaign: warning: --notify: sh ended with 3: no mail\n"
+    )
     for wrong in ("no-such-program x", "'", ""):
-        assert main([*words, wrong]) == 2
-        assert capsys.readouterr().err.startswith(f"campaign: --notify {wrong!r}: ")
+        assert refuses(*words, wrong).startswith(f"campaign: --notify {wrong!r}: ")
 
 
 def test_a_later_run_counts_the_points_of_earlier_ones_and_has_no_energy(store: Path) -> None:

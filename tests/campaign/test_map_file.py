@@ -25,6 +25,7 @@ from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from dvfs.setting import Setting
+from tests.commands import answers, refuses
 
 HEADER = ["site", "kernel", "core_mhz", "time_s", "energy_j"]
 ROWS = [["a", "k", "1000", "1.5", "3.25"], ["a", "k", "2000", "0.75", "2.5"]]
@@ -262,7 +263,7 @@ def test_achieved_clocks_and_uncertainty_are_kept_and_clocks_are_as_stated(tmp_p
     assert set(said["clock_proof"]) == {"timed"} and said["simulated"].all()
 
 
-def test_legal_settings_can_be_picked(tmp_path, capsys):
+def test_legal_settings_can_be_picked(tmp_path):
     """A setting that nobody measured is the best: 2.2 J V^2 and 1 W for 1 s at 1 GHz, each times
     the kernel's size. The voltages are the map's, else the rows'."""
     clocks = {1000: 0.8, 1500: 0.9, 2000: 1.0}
@@ -281,15 +282,13 @@ def test_legal_settings_can_be_picked(tmp_path, capsys):
     volts = {1000.0: 0.8, 1250.0: 0.8, 1500.0: 0.9, 2000.0: 1.0}
     assert record.legal == {Setting(mhz): (v, None) for mhz, v in volts.items()}
     assert main(["fit", store, "--site", "a"]) == 0
-    capsys.readouterr()
-    assert main(["predict", store, "--site", "a", "--all-settings", "--json"]) == 0
-    picks = json.loads(capsys.readouterr().out)
+    picks = answers("predict", store, "--site", "a", "--all-settings")
     assert [pick["core_mhz"] for pick in picks] == [1250.0] * 3
     train = [word for mhz in (1000, 2000) for word in ("--train", str(mhz))]
-    assert main(["crossval", store, "--site", "a", "--scheme", "holdout", *train, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["n"] == 3
-    assert main(["crossval", store, "--site", "a", "--scheme", "holdout", "--train", "7"]) == 2
-    assert "trains on 7 MHz, which was not measured" in capsys.readouterr().err
+    assert answers("crossval", store, "--site", "a", "--scheme", "holdout", *train)["n"] == 3
+    assert "trains on 7 MHz, which was not measured" in refuses(
+        "crossval", store, "--site", "a", "--scheme", "holdout", "--train", "7"
+    )
 
 
 def test_all_columns_that_are_missing_unknown_or_twice_are_named_at_once(tmp_path):

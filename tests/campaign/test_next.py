@@ -17,6 +17,8 @@ from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
+from tests.commands import answers, prints, refuses
+from tests.simulated_runs import simulate
 
 CAMPAIGN = """\
 name = "few"
@@ -64,7 +66,7 @@ def whole(tmp_path_factory) -> Path:
     """A folder with a campaign file and its store, all seven settings of it measured."""
     folder = tmp_path_factory.mktemp("next")
     (folder / "few.toml").write_text(CAMPAIGN)
-    assert command("run", folder / "few.toml", "--store", folder / "store", "--quiet") == 0
+    simulate(folder / "few.toml", folder / "store")
     return folder
 
 
@@ -75,11 +77,10 @@ def copy(whole, tmp_path) -> Path:
     return tmp_path / "store"
 
 
-def test_next_writes_a_campaign_file_of_the_points_that_it_names(copy, tmp_path, capsys):
+def test_next_writes_a_campaign_file_of_the_points_that_it_names(copy, tmp_path):
     file = tmp_path / "next.toml"
     words = ["next", copy, "--budget", 1, "--points", 9, "--output", file]
-    assert command(*words, "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answers(*words)
     assert (shown["measured"], shown["planned"]) == (28, 4 * 15 * 7)
     assert len(shown["points"]) == 9
     named = {
@@ -100,19 +101,16 @@ def test_next_writes_a_campaign_file_of_the_points_that_it_names(copy, tmp_path,
     assert before < after
     assert len(after) == len(before) + 9
     # It goes on from the campaign that the points were chosen from, not from their own file.
-    capsys.readouterr()
-    assert command("next", copy, "--budget", 1, "--points", 2, "--json") == 0
-    again = json.loads(capsys.readouterr().out)
+    again = answers("next", copy, "--budget", 1, "--points", 2)
     assert (again["measured"], again["planned"]) == (37, 4 * 15 * 7)
 
 
-def test_points_are_measured_again_for_picks_and_to_show_a_drift(copy, tmp_path, capsys):
+def test_points_are_measured_again_for_picks_and_to_show_a_drift(copy, tmp_path):
     """Twice: the second file counts the repeats that the first one made."""
     file = tmp_path / "next.toml"
     for already in (1, 2):
         words = ["next", copy, "--budget", 1, "--points", 20, "--only-planned", "--enough", 0]
-        assert command(*words, "--output", file, "--json") == 0
-        points = json.loads(capsys.readouterr().out)["points"]
+        points = answers(*words, "--output", file)["points"]
         # All seven settings have been measured: nothing else can be chosen.
         assert Counter(point["why"] for point in points) == {"repeat": 18, "anchor": 2}
         before = repeats_of(copy)
@@ -126,8 +124,7 @@ def test_points_are_measured_again_for_picks_and_to_show_a_drift(copy, tmp_path,
         assert {(p["core_mhz"], p["mem_mhz"]) for p in anchors} == {(852, 924), (72, 68)}
         planned = {p.repeat: p.id for p in make_plan(file).points}
         assert max(planned) == already
-        assert command("run", file, "--store", copy, "--quiet") == 0
-        capsys.readouterr()
+        simulate(file, copy)
         after = repeats_of(copy)
         assert after - before == Counter(named)
         assert set(after.values()) <= set(range(1, already + 2))
@@ -166,17 +163,16 @@ def test_a_cell_costs_the_repeats_that_it_lacks(tmp_path):
     assert hours[1] == pytest.approx(hours[0] / 3)
 
 
-def test_a_kernel_may_stand_twice_at_different_settings(tmp_path, capsys):
+def test_a_kernel_may_stand_twice_at_different_settings(tmp_path):
     file = tmp_path / "twice.toml"
     settings = 'settings = { choose = "pairs", pairs = [[756, 924]] }\n'
     again = '[[kernels]]\nkernel = "load"\nparams = { level = "dram" }\nrepeats = 2\n'
     file.write_text(CAMPAIGN + again + settings)
     points = make_plan(file).points
     assert len({point.id for point in points}) == len(points) == 4 * 7 + 2
-    assert command("run", file, "--store", tmp_path / "store", "--quiet") == 0
-    capsys.readouterr()
-    words = ["next", tmp_path / "store", "--budget", 1, "--points", 30, "--enough", 0, "--json"]
-    shown = json.loads(_shown(capsys, *words))
+    simulate(file, tmp_path / "store")
+    words = ["next", tmp_path / "store", "--budget", 1, "--points", 30, "--enough", 0]
+    shown = answers(*words)
     assert (shown["kernels"], shown["planned"], shown["measured"]) == (4, 4 * 15 * 7, 29)
     cells = [(p["kernel"], str(p["params"]), p["core_mhz"], p["mem_mhz"]) for p in shown["points"]]
     assert len(set(cells)) == 30
@@ -185,50 +181,40 @@ def test_a_kernel_may_stand_twice_at_different_settings(tmp_path, capsys):
         make_plan(file)
 
 
-def test_next_keeps_to_its_limits(copy, capsys):
-    words = ["next", copy, "--budget", 1, "--json"]
-    assert command(*words, "--points", 4, "--kernel", "dp_fma") == 0
-    shown = json.loads(capsys.readouterr().out)
+def test_next_keeps_to_its_limits(copy):
+    words = ["next", copy, "--budget", 1]
+    shown = answers(*words, "--points", 4, "--kernel", "dp_fma")
     assert {point["kernel"] for point in shown["points"]} == {"dp_fma"}
     assert shown["planned"] == 15 * 7
-    assert command(*words, "--only-planned") == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answers(*words, "--only-planned")
     assert {point["why"] for point in shown["points"]} <= {"repeat", "anchor"}
     assert shown["measured"] == shown["planned"] == 28
-    one = json.loads(_shown(capsys, "next", copy, "--budget", 1, "--points", 1, "--json"))
+    one = answers("next", copy, "--budget", 1, "--points", 1)
     hours = one["points"][0]["node_hours"]
-    few = json.loads(_shown(capsys, "next", copy, "--budget", 3.5 * hours, "--json"))
+    few = answers("next", copy, "--budget", 3.5 * hours)
     assert 1 <= len(few["points"]) <= 3
     assert few["node_hours"] <= 3.5 * hours
-    much = json.loads(_shown(capsys, "next", copy, "--budget", 1, "--enough", 90, "--json"))
+    much = answers("next", copy, "--budget", 1, "--enough", 90)
     assert (much["points"], much["ended"]) == ([], "enough")
 
 
-def _shown(capsys, *words) -> str:
-    capsys.readouterr()
-    assert command(*words) == 0
-    return capsys.readouterr().out
-
-
-def test_next_for_people(copy, capsys, tmp_path):
-    text = " ".join(_shown(capsys, "next", copy, "--budget", 1, "--points", 3).split())
+def test_next_for_people(copy, tmp_path):
+    text = " ".join(prints("next", copy, "--budget", 1, "--points", 3).split())
     assert "4 kernels at 105 settings, 28 of 420 points measured" in text
     assert "the picks are expected to lose" in text
-    text = _shown(
-        capsys, "next", copy, "--budget", 1, "--points", 3, "--output", tmp_path / "n.toml"
-    )
+    text = prints("next", copy, "--budget", 1, "--points", 3, "--output", tmp_path / "n.toml")
     assert f"campaign run {tmp_path / 'n.toml'} --store {copy}" in text
 
 
-def test_next_of_a_store_with_few_settings_spreads_first(whole, tmp_path, capsys):
+def test_next_of_a_store_with_few_settings_spreads_first(whole, tmp_path):
     file = tmp_path / "one.toml"
     pairs = CAMPAIGN.index("pairs = ")
     file.write_text(
         CAMPAIGN[:pairs] + "pairs = [[396, 528]]" + CAMPAIGN[CAMPAIGN.index("\n[protocol]") :]
     )
     store = tmp_path / "store"
-    assert command("run", file, "--store", store, "--quiet") == 0
-    shown = json.loads(_shown(capsys, "next", store, "--budget", 1, "--json"))
+    simulate(file, store)
+    shown = answers("next", store, "--budget", 1)
     assert shown["ended"] == "spread"
     assert shown["expected_loss_pct"] is None
     assert Counter(point["why"] for point in shown["points"]) == {"spread": 16, "anchor": 1}
@@ -276,37 +262,33 @@ def _points_of_load(folder: Path):
         (["--budget", "1", "--campaign", "no.toml"], "no.toml"),
     ],
 )
-def test_what_is_wrong_is_said(whole, words, text, capsys):
-    assert command("next", whole / "store", *words) == 2
-    said = capsys.readouterr().err
+def test_what_is_wrong_is_said(whole, words, text):
+    said = refuses("next", whole / "store", *words)
     assert text in said
     assert "Traceback" not in said
     assert len(said.strip().splitlines()) <= 3
 
 
-def test_an_imported_table_needs_a_campaign_file(tmp_path, whole, capsys):
+def test_an_imported_table_needs_a_campaign_file(tmp_path, whole):
     assert command("export", whole / "store", "--csv", tmp_path / "t.csv") == 0
     store = tmp_path / "store"
     assert command("import", tmp_path / "t.csv", "--store", store) == 0
-    capsys.readouterr()
-    assert command("next", store, "--budget", 1) == 2
-    assert "--campaign C.toml" in capsys.readouterr().err
+    assert "--campaign C.toml" in refuses("next", store, "--budget", 1)
     words = ["next", store, "--budget", 1, "--points", 5, "--campaign", whole / "few.toml"]
-    shown = json.loads(_shown(capsys, *words, "--json"))
+    shown = answers(*words)
     assert len(shown["points"]) == 5
     assert shown["expected_loss_pct"] > 0
 
 
-def test_cells_of_a_table_from_elsewhere_are_measured_ones(tmp_path, whole, capsys):
+def test_cells_of_a_table_from_elsewhere_are_measured_ones(tmp_path, whole):
     assert command("export", whole / "store", "--csv", tmp_path / "all.csv") == 0
     table = pd.read_csv(tmp_path / "all.csv")
     names = ["site", "kernel", "params", "core_mhz", "mem_mhz", "time_s", "energy_j", "core_v"]
     table[table["core_mhz"] != 648][[*names, "mem_v"]].to_csv(tmp_path / "t.csv", index=False)
     store = tmp_path / "store"
     assert command("import", tmp_path / "t.csv", "--store", store) == 0
-    capsys.readouterr()
     words = ["next", store, "--budget", 1, "--campaign", whole / "few.toml", "--only-planned"]
-    shown = json.loads(_shown(capsys, *words, "--enough", 0, "--json"))
+    shown = answers(*words, "--enough", 0)
     assert (shown["planned"], shown["measured"]) == (28, 24)
     new = [(p["core_mhz"], p["why"]) for p in shown["points"] if p["why"] in ("spread", "pick")]
     assert {mhz for mhz, _ in new} <= {648.0}
@@ -331,35 +313,35 @@ def _wide(folder: Path) -> None:
     (folder / "wide.toml").write_text(CAMPAIGN[:begin] + settings + CAMPAIGN[end:])
 
 
-def test_an_adaptive_run_measures_a_part_and_ends_by_itself(adaptive, capsys):
+def test_an_adaptive_run_measures_a_part_and_ends_by_itself(adaptive):
     planned = len(make_plan(adaptive / "wide.toml").points)
     measured = open_store(adaptive / "store").scalars.sizes["measurement"]
     assert planned == 4 * 18
     assert 5 * 4 < measured < planned
     words = ["run", adaptive / "wide.toml", "--store", adaptive / "store", "--quiet", *ADAPTIVE]
-    shown = json.loads(_shown(capsys, *words, "--json"))
+    shown = answers(*words)
     assert shown["complete"]
     assert shown["planned"] == measured
     lost = shown["expected_loss_pct"]["jetson-tk1/board"]
     assert lost <= 1.0
-    again = _shown(capsys, *words)
+    again = prints(*words)
     assert f"the picks are expected to lose {lost:.2f} % on average" in " ".join(again.split())
     assert open_store(adaptive / "store").scalars.sizes["measurement"] == measured
 
 
-def test_an_adaptive_run_measures_again_rather_than_everything(tmp_path, capsys):
+def test_an_adaptive_run_measures_again_rather_than_everything(tmp_path):
     """Single measurements of this board leave more than half a percent, and all settings would be
     measured once."""
     _wide(tmp_path)
     words = ["run", tmp_path / "wide.toml", "--store", tmp_path / "store", "--quiet", "--adaptive"]
-    shown = json.loads(_shown(capsys, *words, "--json"))
+    shown = answers(*words)
     often = repeats_of(tmp_path / "store")
     assert shown["complete"]
     assert shown["planned"] == sum(often.values()) < 4 * 18
     assert shown["expected_loss_pct"]["jetson-tk1/board"] <= 0.5
     assert max(often.values()) > 1
     # It goes on as it was, with nothing left to measure.
-    assert json.loads(_shown(capsys, *words, "--json"))["planned"] == shown["planned"]
+    assert answers(*words)["planned"] == shown["planned"]
 
 
 def test_an_interrupted_adaptive_run_goes_on_as_it_would_have(adaptive, tmp_path, monkeypatch):
@@ -388,7 +370,7 @@ def test_an_interrupted_adaptive_run_goes_on_as_it_would_have(adaptive, tmp_path
     assert ids[0] == ids[1]
 
 
-def test_options_of_an_adaptive_run_need_it(whole, capsys):
+def test_options_of_an_adaptive_run_need_it(whole):
     file = whole / "few.toml"
     for words, text in (
         (["--enough", "1"], "--enough: is for a run that chooses its points; add --adaptive"),
@@ -396,8 +378,7 @@ def test_options_of_an_adaptive_run_need_it(whole, capsys):
         (["--adaptive", "--enough", "-2"], "--enough: found -2; must be a percentage from 0"),
         (["--adaptive", "--objective", "watts"], "watts"),
     ):
-        assert command("run", file, "--store", whole / "store", *words) == 2
-        assert text in capsys.readouterr().err
+        assert text in refuses("run", file, "--store", whole / "store", *words)
 
 
 def test_every_measured_energy_is_there_once(adaptive):

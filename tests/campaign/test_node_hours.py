@@ -36,6 +36,7 @@ from campaign.store.states import point_states
 from campaign.verbs.command_line import main, parser
 from campaign.verbs.driver import driver_words
 from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
+from tests.commands import prints
 
 SITE = """\
 name = "here"
@@ -222,9 +223,7 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
 
     # A later run counts what is spent, starts nothing, and says how to go on.
     words = ["run", str(campaign), "--store", str(store.root), "--quiet"]
-    capsys.readouterr()
-    assert main([*words, "--max-node-hours", "1e-6"]) == 1
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = prints(*words, "--max-node-hours", "1e-6", code=1).splitlines()
     assert line.endswith(
         f"{12 - measured} left: not complete; --max-node-hours 1e-06 is reached; to go on, allow "
         f"more: campaign run {campaign} --store {store.root} --max-node-hours HOURS"

@@ -25,6 +25,7 @@ from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.campaign.test_journal import measurement
+from tests.commands import answers, refuses
 
 STORES = Path(__file__).parents[1] / "data" / "stores"
 ARCHIVE = STORES / "format-2.tar.gz"
@@ -46,12 +47,6 @@ def old(tmp_path: Path) -> Path:
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path
-
-
-def output(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """What a command prints as JSON."""
-    assert main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def numbers(coefficients: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
@@ -171,28 +166,24 @@ def test_traces_are_readable(old: Path) -> None:
         assert np.mean(power_w) == pytest.approx(mean_w, rel=0.05)
 
 
-def test_a_kept_fit_is_the_same_and_its_picks_are_good(
-    old: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kept_fit_is_the_same_and_its_picks_are_good(old: Path) -> None:
     store = str(old / "store")
     (then,) = json.loads((old / "coefficients.json").read_text())
     earlier = json.loads((old / "predict.json").read_text())
     kept = results.open_store(store)
     assert_same_fit(kept.coefficients(SITE).as_json, then)
     assert_good_picks(kept, kept.predict(SITE).as_dicts(), earlier)
-    (now,) = output(capsys, "coefficients", store)
+    (now,) = answers("coefficients", store)
     assert_same_fit(now, then, PRINTED)
-    picks = output(capsys, "predict", store, "--site", SITE)
+    picks = answers("predict", store, "--site", SITE)
     assert_good_picks(kept, picks, earlier, PRINTED)
 
 
-def test_a_fit_with_a_surface_of_residuals_is_read_as_its_coefficients(
-    old: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fit_with_a_surface_of_residuals_is_read_as_its_coefficients(old: Path) -> None:
     """Earlier versions could add one, and kept what intervals of savings came from."""
     store, file = str(old / "store"), old / "store" / "fits" / f"{SITE}.json"
     at = ("--core-mhz", "852", "--mem-mhz", "924")
-    (before,), (costs,) = (output(capsys, "coefficients", store, *more) for more in ((), at))
+    (before,), (costs,) = (answers("coefficients", store, *more) for more in ((), at))
     kept = json.loads(file.read_text())
     asked = {"model": "choi+surface", "voltage": "auto", "robust": False, "like": ""}
     about = {"created": "2025-01-01T00:00:00+00:00", "version": "0.1", "data_id": "", "files": {}}
@@ -205,48 +196,43 @@ def test_a_fit_with_a_surface_of_residuals_is_read_as_its_coefficients(
         "kept": about | {"request": asked},
     }
     file.write_text(json.dumps(kept))
-    now, now_costs = (output(capsys, "coefficients", store, *more)[0] for more in ((), at))
+    now, now_costs = (answers("coefficients", store, *more)[0] for more in ((), at))
     assert now_costs | {"fit": 0} == costs | {"fit": 0}
     assert numbers(now) == numbers(before)
     assert (before["model"], now["model"], now_costs["fit"]["model"]) == ("choi",) * 3
-    judged = output(capsys, "crossval", store, "--site", SITE)
+    judged = answers("crossval", store, "--site", SITE)
     assert judged["form"]["model"] == "choi"
-    assert output(capsys, "fit", store, "--site", SITE, "--model", "choi")["model"] == "choi"
+    assert answers("fit", store, "--site", SITE, "--model", "choi")["model"] == "choi"
 
 
-def test_fitting_again_gives_the_same_fit(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fitting_again_gives_the_same_fit(old: Path) -> None:
     then = json.loads((old / "fit.json").read_text())
     assert_same_fit(results.open_store(old / "store").fit(SITE).as_dict(), then, SOLVED)
-    assert_same_fit(output(capsys, "fit", str(old / "store"), "--site", SITE), then, PRINTED)
+    assert_same_fit(answers("fit", old / "store", "--site", SITE), then, PRINTED)
 
 
-def test_another_protocol_than_its_last_plan_is_named(
-    old: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_protocol_than_its_last_plan_is_named(old: Path) -> None:
     """Its rows name no set-up: the plan in its campaign.json stands for them, also later."""
     store, campaign = old / "store", old / "small.toml"
     text = campaign.read_text()
     assert "min_duration_s = 0.05" in text
     campaign.write_text(text.replace("min_duration_s = 0.05", "min_duration_s = 7.5"))
     for _ in range(2):
-        assert main(["run", str(campaign), "--store", str(store), "--quiet"]) == 2
-        assert (
-            "protocol.min_duration_s: was 0.05 (144 points), is now 7.5" in capsys.readouterr().err
+        assert "protocol.min_duration_s: was 0.05 (144 points), is now 7.5" in refuses(
+            "run", campaign, "--store", store, "--quiet"
         )
     (kept,) = (store / "setups").iterdir()
     assert kept.name == f"earlier.{SITE}.json"
     assert json.loads(kept.read_text())["record"]["protocol"]["min_duration_s"] == 0.05
     campaign.write_text(text)
-    assert output(capsys, "run", str(campaign), "--store", str(store), "--quiet")["complete"]
+    assert answers("run", campaign, "--store", store, "--quiet")["complete"]
 
 
-def test_its_campaign_has_nothing_left_to_measure(
-    old: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_its_campaign_has_nothing_left_to_measure(old: Path) -> None:
     """The points of the plan have the ids that they had."""
     store, campaign = old / "store", old / "small.toml"
     before = {path.name for path in (store / "index").iterdir()}
-    ended = output(capsys, "run", str(campaign), "--store", str(store), "--quiet")
+    ended = answers("run", campaign, "--store", store, "--quiet")
     assert (ended["planned"], ended["ok"], ended["complete"]) == (144, 144, True)
     assert {path.name for path in (store / "index").iterdir()} == before
 
@@ -262,21 +248,21 @@ def format_3(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def printed(folder: Path) -> None:
     """Compare what commands print with what the version that wrote the store printed."""
     store = str(folder / "store")
     then = {
         verb: json.loads((folder / f"{verb}.json").read_text())
         for verb in ("coefficients", "predict", "status")
     }
-    assert output(capsys, "status", store) == then["status"]
+    assert answers("status", store) == then["status"]
     kept = results.open_store(store)
     (fitted,) = then["coefficients"]
     assert_same_fit(kept.coefficients(SITE).as_json, fitted)
     assert_good_picks(kept, kept.predict(SITE).as_dicts(), then["predict"])
-    (now,) = output(capsys, "coefficients", store)
+    (now,) = answers("coefficients", store)
     assert_same_fit(now, fitted, PRINTED)
-    picks = output(capsys, "predict", store, "--site", SITE)
+    picks = answers("predict", store, "--site", SITE)
     assert_good_picks(kept, picks, then["predict"], PRINTED)
 
 
@@ -287,11 +273,11 @@ def test_a_store_without_checksums_is_read_and_gets_them_from_the_next_writer(
     names = {
         str(path.relative_to(store)) for path in store.rglob("*.json") if "zarr" not in str(path)
     }
-    printed(format_3, capsys)
+    printed(format_3)
     assert main(["status", str(store), "--verify"]) == 0
     assert main(["run", str(format_3 / "small.toml"), "--store", str(store), "--quiet"]) == 0
     capsys.readouterr()
-    printed(format_3, capsys)
+    printed(format_3)
     assert main(["status", str(store), "--verify"]) == 0
     assert names == {
         str(p.relative_to(store)) for p in store.rglob("*.json") if "zarr" not in str(p)
@@ -307,27 +293,21 @@ def test_a_store_without_checksums_is_read_and_gets_them_from_the_next_writer(
         path.write_bytes(whole)
 
 
-def test_a_fit_that_a_store_without_checksums_gets_is_adopted_with_the_rest(
-    format_3: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fit_that_a_store_without_checksums_gets_is_adopted_with_the_rest(format_3: Path) -> None:
     store = format_3 / "store"
-    output(capsys, "fit", str(store), "--site", SITE, "--name", "other")
-    before = output(capsys, "coefficients", str(store))
+    answers("fit", store, "--site", SITE, "--name", "other")
+    before = answers("coefficients", store)
     with driver_lock(open_store(store)):
         pass
-    assert output(capsys, "coefficients", str(store)) == before
+    assert answers("coefficients", store) == before
     next(store.glob("fits/*other*")).unlink()
-    assert main(["coefficients", str(store), "--json"]) == 2
-    assert "other" in capsys.readouterr().err
+    assert "other" in refuses("coefficients", store, "--json")
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_an_index_that_is_gone_is_missed_in_every_format(
-    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_index_that_is_gone_is_missed_in_every_format(number: int, tmp_path: Path) -> None:
     with tarfile.open(STORES / f"format-{number}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     shutil.rmtree(tmp_path / "store" / "index")
     for verb, *words in (["status"], ["fit", "--site", SITE], ["crossval", "--site", SITE]):
-        assert main([verb, str(tmp_path / "store"), *words]) == 2
-        assert "index" in capsys.readouterr().err
+        assert "index" in refuses(verb, tmp_path / "store", *words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from campaign.verbs.command_line import main
+from tests.commands import answers, refuses
 
 CLOSE = 1e-9
 RANDOM = random.Random(12)
@@ -68,13 +68,12 @@ def close(value: float) -> Any:
 
 @pytest.mark.parametrize("own", PLATFORMS, ids=range(20))
 def test_random_machines_and_changes_follow_the_equations(
-    own: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own: dict[str, Any], tmp_path: Path
 ) -> None:
-    words = ["roofline", "--platform", written(tmp_path, own), "--json"]
+    words = ["roofline", "--platform", written(tmp_path, own)]
     for trade in TRADES:
         words += ["--trade", ",".join(map(repr, trade))]
-    assert main(words) == 0
-    pairs = json.loads(capsys.readouterr().out)["pairs"]
+    pairs = answers(*words)["pairs"]
     assert [pair["operation"] for pair in pairs] == ["sp", "dp"]
     for pair in pairs:
         operation, of = pair["operation"], own["operations"][pair["operation"]]
@@ -108,11 +107,13 @@ def test_random_machines_and_changes_follow_the_equations(
             assert row["speedup_low"] / slack <= row["speedup"] <= row["speedup_high"] * slack
 
 
-def test_all_bytes_may_be_avoided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_bytes_may_be_avoided(tmp_path: Path) -> None:
     own = PLATFORMS[0]
     path = written(tmp_path, own)
-    assert main(["roofline", "--platform", path, "--trade", "1,2,inf", "--json"]) == 0
-    (row, _) = [pair["trades"][0] for pair in json.loads(capsys.readouterr().out)["pairs"]]
+    (row, _) = [
+        pair["trades"][0]
+        for pair in answers("roofline", "--platform", path, "--trade", "1,2,inf")["pairs"]
+    ]
     before_s, before_j = time_and_energy(own, "sp", 1.0, 1.0)
     after_s, after_j = time_and_energy(own, "sp", 2.0, 0.0)
     assert row["speedup"] == close(before_s / after_s)
@@ -129,24 +130,22 @@ def test_the_figures_are_drawn_for_each_class(tmp_path: Path) -> None:
 KINDS = ("roofline", "speedup_greenup")
 
 
-def test_two_machines_of_one_name_do_not_overwrite_each_other(tmp_path: Path, capsys) -> None:
+def test_two_machines_of_one_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
     words = []
     for folder, own in ((tmp_path / "a", PLATFORMS[1]), (tmp_path / "b", PLATFORMS[2])):
         folder.mkdir()
         words += ["--platform", written(folder, own)]
-    assert main(["figures", *words, "-o", str(tmp_path / "out")]) == 2
-    assert "two have the name 'mine'" in capsys.readouterr().err
+    assert "two have the name 'mine'" in refuses("figures", *words, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_figures_of_a_machine_without_energies_are_refused(tmp_path: Path, capsys) -> None:
+def test_figures_of_a_machine_without_energies_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "times.toml"
     path.write_text(
         'name = "times"\ngb_s = 900\neps_mem_pj = 0\nconstant_w = 0\n'
         "operations.dp = { gop_s = 7000, eps_pj = 0 }\n"
     )
-    assert main(["figures", "--platform", str(path), "-o", str(tmp_path / "out")]) == 2
-    assert "eps_pj" in capsys.readouterr().err
+    assert "eps_pj" in refuses("figures", "--platform", path, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -165,30 +164,26 @@ def test_what_is_wrong_is_named(
     says: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     wrong = 'name = "x"\ngb_s = -1\neps_mem_pj = 1\nconstant_w = 1\n'
     wrong += "operations.sp = { gop_s = 1, eps_pj = 1 }\n"
     (tmp_path / "wrong.toml").write_text(wrong, encoding="utf-8")
     given = words if "--platform" in words else ["--platform", "gtx-580", *words]
-    assert main(["roofline", *given]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refuses("roofline", *given)
 
 
-def test_the_refined_peak_of_a_gtx_580_is_the_paper_s(capsys) -> None:
+def test_the_refined_peak_of_a_gtx_580_is_the_paper_s() -> None:
     """(3 x 64 + 4 x 32 + 8 x 20) / 15 = 32 flops a cycle, on 16 processors at 1.54 GHz."""
-    words = ["roofline", "--refined", "fmm_u", "--platform", "gtx-580", "--json"]
-    assert main(words) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    words = ["roofline", "--refined", "fmm_u", "--platform", "gtx-580"]
+    (row,) = answers(*words)
     assert row["flops"] == 11
     assert row["refined_gflop_s"] == pytest.approx(32 * 16 * 1.54)
     assert row["multiply_adds_gflop_s"] == pytest.approx(1581.06, rel=0.003)
 
 
-def test_the_refined_peak_is_measured_on_this_node(capsys) -> None:
-    assert main(["roofline", "--refined", "fmm_u", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+def test_the_refined_peak_is_measured_on_this_node() -> None:
+    rows = answers("roofline", "--refined", "fmm_u")
     assert {row["ways"] for row in rows} == {"one", "both"}
     for row in rows:
         assert 0.0 < row["loop_gflop_s"] <= row["refined_gflop_s"] * 1.0001
@@ -199,14 +194,12 @@ def test_the_refined_peak_is_measured_on_this_node(capsys) -> None:
     ("words", "says"),
     [(["fmm"], "fmm_u"), (["fmm_u", "--platform", "i7-950"], "gtx-580"), (["fmm_u", "S"], "store")],
 )
-def test_a_refined_peak_that_is_not_known_is_named(words, says, capsys) -> None:
-    assert main(["roofline", "--refined", *words]) == 2
-    assert says in capsys.readouterr().err
+def test_a_refined_peak_that_is_not_known_is_named(words, says) -> None:
+    assert says in refuses("roofline", "--refined", *words)
 
 
-def test_missing_is_never_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_is_never_zero(tmp_path: Path) -> None:
     own = {**PLATFORMS[0], "constant_w": math.nan}
     text = Path(written(tmp_path, own)).read_text(encoding="utf-8")
     (tmp_path / "mine.toml").write_text(text.replace("constant_w = nan\n", ""), encoding="utf-8")
-    assert main(["roofline", "--platform", str(tmp_path / "mine.toml")]) == 2
-    assert "constant_w" in capsys.readouterr().err
+    assert "constant_w" in refuses("roofline", "--platform", tmp_path / "mine.toml")

@@ -45,6 +45,7 @@ from dvfs.input_files import FileError, FileModel
 from dvfs.setting import Setting
 from kernels.parameters import field_texts
 from sites.clocks import CONTROLS
+from tests.commands import prints, refuses
 
 
 def campaign_file(folder: Path, **changes: str) -> Path:
@@ -539,7 +540,7 @@ def with_space(folder: Path, where: str, device: str = LAB) -> Path:
     return campaign_file(folder, head=head, settings="", kernels=SPACE.format(where=where))
 
 
-def test_variants_of_a_space_are_points_as_those_of_a_sweep(tmp_path, capsys):
+def test_variants_of_a_space_are_points_as_those_of_a_sweep(tmp_path):
     """The same ids as the same parameter sets written out; and what its conditions refused."""
     plan = make_plan(with_space(tmp_path, '"unroll != 3", "unroll <= 2 * tile"'))
     pairs = [(1, 1), (1, 2), (2, 1), (4, 1)]
@@ -553,8 +554,7 @@ def test_variants_of_a_space_are_points_as_those_of_a_sweep(tmp_path, capsys):
     assert len(plan.points) == 2 * len(pairs)
     (space,) = plan.spaces
     assert space.refused == {"unroll != 3": 4, "unroll <= 2 * tile": 2}
-    assert main(["plan", str(with_space(tmp_path, '"unroll != 3", "unroll <= 2 * tile"'))]) == 0
-    printed = capsys.readouterr().out
+    printed = prints("plan", with_space(tmp_path, '"unroll != 3", "unroll <= 2 * tile"'))
     assert "space of fmm_u at lab: 8 variants; the first:\n  tile=1 unroll=1\n" in printed
     assert re.search(r"unroll <= 2 \* tile +2\n", printed)
 
@@ -572,7 +572,6 @@ def test_variants_of_a_space_are_points_as_those_of_a_sweep(tmp_path, capsys):
         ('"tile == 1"', LAB.replace("4", "8"), "kernels[0].space.unroll: found 3"),
     ],
 )
-def test_a_wrong_space_is_named_with_its_line(tmp_path, capsys, where, device, message):
-    assert main(["plan", str(with_space(tmp_path, where, device))]) == 2
-    errors = capsys.readouterr().err
+def test_a_wrong_space_is_named_with_its_line(tmp_path, where, device, message):
+    errors = refuses("plan", with_space(tmp_path, where, device))
     assert message in " ".join(errors.split()), errors

@@ -40,6 +40,7 @@ from dvfs.input_files import FileError
 from dvfs.setting import Setting
 from sites.site_file import Site
 from tests.campaign.policy_data import LATER, TODAY, a_policy, entry, through_filter
+from tests.commands import prints, refuses
 
 A_SITE = Site.model_validate(
     {
@@ -108,13 +109,12 @@ def test_what_is_written_is_read_back(tmp_path_factory, fit, pattern, mhz, seed)
         ("[opt_out]", "[default]\nsetting = {}\n[opt_out]", "default"),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_line(tmp_path, capsys, old, new, key):
+def test_a_wrong_file_is_refused_with_its_line(tmp_path, old, new, key):
     path = written(tmp_path, a_policy(entry("app", job_name="x")))
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    assert main(["policy", "check", str(path)]) == 2
-    error = capsys.readouterr().err
+    error = refuses("policy", "check", path)
     assert re.search(rf"{re.escape(str(path))}:\d+: .*{re.escape(key)}", error), error
 
 
@@ -311,14 +311,12 @@ def test_the_default_entry_keeps_the_limits_for_every_kernel(measured, limits, d
     assert len(said) == (default is None)
 
 
-def test_a_policy_says_within_which_limits_its_picks_are(measured, tmp_path, capsys):
+def test_a_policy_says_within_which_limits_its_picks_are(measured, tmp_path):
     file = str(tmp_path / "p.toml")
     words = ["--max-slowdown", "0.3", "--max-power-w", "90", "--unsure", "-o", file]
     assert main(["policy", measured, *words]) == 0
     assert tomllib.loads(Path(file).read_text())["max_power_w"] == 90.0
-    capsys.readouterr()
-    assert main(["policy", "explain", file, "--job", "job_name=memory"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(prints("policy", "explain", file, "--job", "job_name=memory").split())
     assert "limits of the picks: at most 30 % slower, a mean power of at most 90 W" in said
 
 

@@ -22,6 +22,8 @@ from campaign.store.verify import BadShard, lost_traces
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import built_in_sites, read_site
+from tests.commands import answers, prints, refuses
+from tests.simulated_runs import simulate
 
 LIMITS_W = (12.0, 30.0)
 CAMPAIGN = """
@@ -51,12 +53,6 @@ def write_site(folder: Path, limits: str = "limits_w = [12, 30]") -> Path:
     return path
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> object:
-    capsys.readouterr()
-    assert main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def frame_of(store: Path) -> pd.DataFrame:
     return current_tables(open_store(store))[0].measurements
 
@@ -67,7 +63,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_site(folder)
     (folder / "campaign.toml").write_text(CAMPAIGN)
     store = folder / "store"
-    assert main(["run", str(folder / "campaign.toml"), "--store", str(store)]) == 0
+    simulate(folder / "campaign.toml", store)
     return store
 
 
@@ -128,28 +124,22 @@ def test_a_campaign_chooses_settings_by_their_values(
     ],
 )
 def test_a_wrong_power_limit_is_one_message_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+    tmp_path: Path, text: str, said: str
 ) -> None:
     write_site(tmp_path, text)
     (tmp_path / "campaign.toml").write_text(CAMPAIGN)
-    assert main(["plan", str(tmp_path / "campaign.toml")]) == 2
-    error = capsys.readouterr().err
+    error = refuses("plan", tmp_path / "campaign.toml")
     assert said in error and "limited.toml:" in error and "Traceback" not in error
 
 
-def test_a_limit_that_the_site_lacks_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_limit_that_the_site_lacks_is_refused(tmp_path: Path) -> None:
     write_site(tmp_path)
     text = CAMPAIGN.replace("mem_mhz = [528, 924]", "power_limit_w = [10]")
     (tmp_path / "campaign.toml").write_text(text)
-    assert main(["plan", str(tmp_path / "campaign.toml")]) == 2
-    assert "12, 30" in capsys.readouterr().err
+    assert "12, 30" in refuses("plan", tmp_path / "campaign.toml")
 
 
-def test_every_text_of_a_measurement_has_its_limit(
-    measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_text_of_a_measurement_has_its_limit(measured: Path) -> None:
     """The trace, the lines of a finding, show, and what is lost with a damaged file of samples."""
     data = open_results(measured).dataset
     rows = np.flatnonzero(data["power_limit_w"].values == 12.0)[:3]
@@ -159,9 +149,7 @@ def test_every_text_of_a_measurement_has_its_limit(
     told = describe(rows, data, 3)
     assert [", 12 W, repeat 0" in line for line in told] == [True] * 3
     point = str(data["point_id"].values[rows[0]])
-    capsys.readouterr()
-    assert main(["show", str(measured), point]) == 0
-    assert "12 W" in capsys.readouterr().out
+    assert "12 W" in prints("show", measured, point)
     generation, _ = newest_generation(open_store(measured))
     assert generation.number
     every = BadShard("value/c/0", "damaged", MISSING, [(0, 10**9)])
@@ -184,11 +172,9 @@ def test_export_and_import_keep_the_limits(measured: Path, tmp_path: Path) -> No
         assert volts[0] == volts[1]
 
 
-def test_picks_name_the_limit_and_are_the_same_by_every_road(
-    measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    printed(capsys, "fit", str(measured))
-    picks = printed(capsys, "predict", str(measured))
+def test_picks_name_the_limit_and_are_the_same_by_every_road(measured: Path) -> None:
+    answers("fit", measured)
+    picks = answers("predict", measured)
     assert isinstance(picks, list) and len(picks) == 5
     frame = frame_of(measured)
     for pick in picks:
@@ -209,24 +195,19 @@ def test_picks_name_the_limit_and_are_the_same_by_every_road(
         ["status", str(measured)],
         ["compare", str(measured), str(measured)],
     ):
-        printed(capsys, *words)
+        answers(*words)
     assert main(["report", str(measured), "-o", str(measured.parent / "report.html")]) == 0
     assert "12 W" in (measured.parent / "report.html").read_text()
 
 
-def test_a_policy_and_a_profile_are_refused_under_limits(
-    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["policy", str(measured), "-o", str(tmp_path / "policy.toml")]) == 2
-    assert "power limits" in capsys.readouterr().err
+def test_a_policy_and_a_profile_are_refused_under_limits(measured: Path, tmp_path: Path) -> None:
+    assert "power limits" in refuses("policy", measured, "-o", tmp_path / "policy.toml")
 
 
-def test_the_next_campaign_names_limits(
-    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_campaign_names_limits(measured: Path, tmp_path: Path) -> None:
     path = measured.parent / "campaign.toml"
     words = ["--campaign", str(path), "--budget", "1", "--points", "20"]
-    text = printed(capsys, "next", str(measured), *words)
+    text = answers("next", measured, *words)
     assert isinstance(text, dict)
     assert all("power_limit_w" in point for point in text["points"])
 
@@ -280,9 +261,7 @@ def test_a_report_has_a_cell_for_the_limit_of_every_pick(tmp_path: Path, swapped
     assert np.isnan(picks["power_limit_w"][last])
 
 
-def test_a_search_says_which_limit_is_best(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_says_which_limit_is_best(tmp_path: Path) -> None:
     """One variant at one pair of clocks, under five limits: which are then the candidates."""
     write_site(tmp_path, "limits_w = [6, 8, 10, 12, 30]")
     search = CAMPAIGN.partition("[[kernels]]")[0].replace("[396, 648, 852]", "[684]")
@@ -293,14 +272,13 @@ def test_a_search_says_which_limit_is_best(
     )
     store = tmp_path / "s"
     words = ["tune", str(tmp_path / "c.toml"), "--store", str(store)]
-    (found,) = printed(capsys, *words)["found"]
+    (found,) = answers(*words)["found"]
     costs = frame_of(store).groupby("power_limit_w")[["energy_j", "time_s"]].mean()
     assert len(costs) == found["candidates"] == 5
     for name, column in (("best", "energy_j"), ("fastest", "time_s")):
         assert found[name]["power_limit_w"] == costs[column].idxmin()
         assert found[name][column] == pytest.approx(costs[column].min(), rel=1e-12)
-    assert main(words) == 0
-    shown = capsys.readouterr().out
+    shown = prints(*words)
     for limit_w in costs.idxmin():
         assert f"{limit_w:g} W" in shown
 

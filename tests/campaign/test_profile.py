@@ -11,6 +11,7 @@ from campaign.plan.profile_file import read_profile
 from campaign.profiles.profile import BUILT_IN_MAPS, read_counter_map
 from campaign.verbs.command_line import main
 from dvfs.input_files import built_in_files
+from tests.commands import prints, refuses
 
 PERF = """# started on Sun Nov 22 18:38:34 2026
 
@@ -153,14 +154,11 @@ def test_multiplexed_counters_are_named(folder: Path, capsys: pytest.CaptureFixt
         ([], "FILE=MAP: give at least one"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
-    folder: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_is_said_in_one_line(folder: Path, arguments: list[str], said: str) -> None:
     head = 'description = "x"\nlayout = "ncu"\n[counts.l2]\n'
     (folder / "short.toml").write_text(head + '"lts__t_bytes.sum" = 1\n"lts__x.sum" = 1\n')
     (folder / "below.toml").write_text(head + '"dram__bytes.sum" = -1\n')
-    assert main(["profile", *arguments]) == 2
-    error = capsys.readouterr().err.strip()
+    error = refuses("profile", *arguments).strip()
     assert "\n" not in error
     assert re.search(said, error), error
 
@@ -172,7 +170,6 @@ def test_table_iii_of_the_paper_is_the_map_of_kepler() -> None:
     assert set(counters) == {"dp", "int", "l1", "shared", "l2", "dram"}
 
 
-def test_maps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["profile", "--maps"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_maps_are_listed() -> None:
+    lines = prints("profile", "--maps").splitlines()
     assert [line.split()[0] for line in lines] == list(built_in_files(BUILT_IN_MAPS))

@@ -21,6 +21,7 @@ from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import read_site
 from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.commands import answers, refuses
 
 PROFILES = {"powersave": 0.5, "balanced": 0.8, "performance": 1.0}
 """Profile -> the relative clock of the machine of the table below."""
@@ -28,12 +29,6 @@ PROFILES = {"powersave": 0.5, "balanced": 0.8, "performance": 1.0}
 
 def frame_of(store: Path) -> pd.DataFrame:
     return current_tables(open_store(store))[0].measurements
-
-
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> object:
-    capsys.readouterr()
-    assert main([*words, "--json"]) == 0, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out)
 
 
 def table_of_profiles() -> pd.DataFrame:
@@ -61,11 +56,9 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-def test_picks_among_profiles_are_those_of_least_energy(
-    profiles: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_picks_among_profiles_are_those_of_least_energy(profiles: Path) -> None:
     mean = table_of_profiles().groupby(["kernel", "profile"])["energy_j"].mean().unstack()
-    picks = printed(capsys, "predict", str(profiles))
+    picks = answers("predict", profiles)
     assert isinstance(picks, list) and len(picks) == 12
     best = mean.idxmin(axis=1)
     assert best.nunique() == 3
@@ -80,7 +73,7 @@ def test_picks_among_profiles_are_those_of_least_energy(
         ["status", str(profiles)],
         ["compare", str(profiles), str(profiles)],
     ):
-        printed(capsys, *words)
+        answers(*words)
     assert main(["report", str(profiles), "-o", str(profiles.parent / "r.html")]) == 0
     assert "profile powersave" in (profiles.parent / "r.html").read_text()
     assert main(["policy", str(profiles), "-o", str(profiles.parent / "p.toml")]) == 2
@@ -168,35 +161,31 @@ def test_export_and_import_keep_profiles(profiles: Path, tmp_path: Path) -> None
             )
 
 
-def test_an_uncore_clock_is_the_second_clock_of_the_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_uncore_clock_is_the_second_clock_of_the_model(tmp_path: Path) -> None:
     """The same table, once with the clock as mem_mhz and once as uncore_mhz: the same picks, and
     the same coefficients to the last digit. A memory clock that is always one changes nothing."""
     rows = simulated_dataset("default").to_dataframe().reset_index(drop=True)
     columns = ["site", "kernel", "params", "repeat", "core_mhz", "mem_mhz", "time_s", "energy_j"]
     table = rows[[*columns, *(name for name in rows if name.startswith("n_"))]]
-    answers = []
+    found = []
     renamed = table.rename(columns={"mem_mhz": "uncore_mhz"})
     for number, one in enumerate((table, renamed, renamed.assign(mem_mhz=3200.0))):
         path, store = tmp_path / f"{number}.csv", str(tmp_path / f"{number}")
         one.to_csv(path, index=False)
         assert main(["import", str(path), "--store", store]) == 0
-        fitted = printed(capsys, "fit", store)
-        picks = printed(capsys, "predict", store)
+        fitted = answers("fit", store)
+        picks = answers("predict", store)
         assert isinstance(fitted, dict) and isinstance(picks, list)
         clocks = [
             (pick["core_mhz"], pick["uncore_mhz"] if number else pick["mem_mhz"]) for pick in picks
         ]
         savings = [(pick["saving_pct"], pick["time_s"], pick["best_probability"]) for pick in picks]
-        answers.append((fitted["coefficients"], clocks, savings))
-    assert answers[0] == answers[1] == answers[2]
-    assert len({mhz for _, mhz in answers[0][1]}) > 1
+        found.append((fitted["coefficients"], clocks, savings))
+    assert found[0] == found[1] == found[2]
+    assert len({mhz for _, mhz in found[0][1]}) > 1
 
 
-def test_legal_settings_of_a_map_are_of_the_uncore_clock(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_legal_settings_of_a_map_are_of_the_uncore_clock(tmp_path: Path) -> None:
     rows = [
         f"s,k{k},{core},3200,{uncore},{k + 1 + 1 / core + 1 / uncore},{k + 2}"
         for k in range(4)
@@ -214,7 +203,7 @@ def test_legal_settings_of_a_map_are_of_the_uncore_clock(
     assert main([*words, "--store", str(tmp_path / "s")]) == 0
     assert set(frame_of(tmp_path / "s")["mem_v"]) == {0.7, 0.9}
     assert main(["fit", str(tmp_path / "s")]) == 0
-    picks = printed(capsys, "predict", str(tmp_path / "s"), "--all-settings")
+    picks = answers("predict", tmp_path / "s", "--all-settings")
     assert isinstance(picks, list)
     known = {
         (1000, 1200),
@@ -227,9 +216,7 @@ def test_legal_settings_of_a_map_are_of_the_uncore_clock(
         assert pick["slurm"].startswith("--cpu-freq") and pick["slurm_cannot_set"] == "uncore_mhz"
 
 
-def test_both_clocks_at_once_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_clocks_at_once_are_refused(tmp_path: Path) -> None:
     rows = [
         f"s,k{k},{core},{mem},{uncore},{k + 1 + 1 / core},{k + 2}"
         for k in range(3)
@@ -240,9 +227,7 @@ def test_both_clocks_at_once_are_refused(
     header = "site,kernel,core_mhz,mem_mhz,uncore_mhz,time_s,energy_j"
     (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
     assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    capsys.readouterr()
-    assert main(["fit", str(tmp_path / "s")]) == FitError.exit_code
-    error = capsys.readouterr().err
+    error = refuses("fit", tmp_path / "s", code=FitError.exit_code)
     assert "one clock for both" in error and "Traceback" not in error
 
 
@@ -313,23 +298,19 @@ def test_a_campaign_chooses_among_all_axes(tmp_path: Path, settings: str, expect
     ],
 )
 def test_a_wrong_site_file_is_one_message_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+    tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     assert old in SITE
     (tmp_path / "here.toml").write_text(SITE.replace(old, new))
     (tmp_path / "c.toml").write_text(CAMPAIGN)
-    assert main(["plan", str(tmp_path / "c.toml")]) == 2
-    error = capsys.readouterr().err
+    error = refuses("plan", tmp_path / "c.toml")
     assert said in error and "here.toml:" in error and "Traceback" not in error
 
 
-def test_a_profile_that_the_site_lacks_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_profile_that_the_site_lacks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "here.toml").write_text(SITE)
     (tmp_path / "c.toml").write_text(CAMPAIGN + 'profile = ["fast"]')
-    assert main(["plan", str(tmp_path / "c.toml")]) == 2
-    assert "performance, power" in capsys.readouterr().err
+    assert "performance, power" in refuses("plan", tmp_path / "c.toml")
 
 
 def stand_in(folder: Path, then: str = 'echo "$2" > "$D"') -> Path:

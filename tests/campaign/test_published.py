@@ -16,6 +16,7 @@ import xarray as xr
 
 from campaign.results import open_store
 from campaign.verbs.command_line import main
+from tests.commands import prints, refuses
 from tests.demo import copy_demo
 
 ABOUT = ["--license", "CC-BY-4.0", "--author", "A. Name"]
@@ -107,7 +108,7 @@ def test_every_column_has_its_unit(crate: Path, graph, store: Path) -> None:
 
 
 def test_a_crate_gives_the_same_store_and_the_same_fit(
-    crate: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    crate: Path, store: Path, tmp_path: Path
 ) -> None:
     again = tmp_path / "again"
     assert main(["import", str(crate), "--store", str(again)]) == 0
@@ -117,11 +118,9 @@ def test_a_crate_gives_the_same_store_and_the_same_fit(
         one, other = (d[name].values[at] for d, at in zip((first, second), order, strict=True))
         np.testing.assert_array_equal(one, other, err_msg=name)
     assert first.sizes["trace"] == second.sizes["trace"] > 0
-    capsys.readouterr()
     fits = []
     for of in (store, again):
-        assert main(["fit", str(of), "--json"]) == 0
-        printed = capsys.readouterr().out
+        printed = prints("fit", of, "--json")
         fits.append(re.sub(r'"(created|store)": "[^"]*"', "", printed))
     assert fits[0] == fits[1]
 
@@ -153,36 +152,32 @@ def test_a_site_that_was_measured_says_its_processor(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_an_author_knows_is_asked_for(
-    store: Path, tmp_path: Path, words: list[str], says: str, capsys
+    store: Path, tmp_path: Path, words: list[str], says: str
 ) -> None:
-    assert main(["export", str(store), "--crate", str(tmp_path / "c"), *words]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refuses("export", store, "--crate", tmp_path / "c", *words)
     assert not (tmp_path / "c").exists()
 
 
-def test_a_folder_with_files_stays_as_it_is(store: Path, tmp_path: Path, capsys) -> None:
+def test_a_folder_with_files_stays_as_it_is(store: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
-    assert main(["export", str(store), "--crate", str(tmp_path), *ABOUT]) == 2
-    assert str(tmp_path) in capsys.readouterr().err
+    assert str(tmp_path) in refuses("export", store, "--crate", tmp_path, *ABOUT)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"@graph": [{"@id": "other.csv"}]}', '{"@graph": 3}']
 )
-def test_a_crate_of_others_is_refused(tmp_path: Path, text: str, capsys) -> None:
+def test_a_crate_of_others_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "c").mkdir()
     (tmp_path / "c/ro-crate-metadata.json").write_text(text)
-    assert main(["import", str(tmp_path / "c"), "--store", str(tmp_path / "s")]) == 2
-    assert "ro-crate-metadata.json" in capsys.readouterr().err
+    assert "ro-crate-metadata.json" in refuses("import", tmp_path / "c", "--store", tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 
-def test_a_crate_without_its_table_is_refused(crate: Path, tmp_path: Path, capsys) -> None:
+def test_a_crate_without_its_table_is_refused(crate: Path, tmp_path: Path) -> None:
     shutil.copytree(crate, tmp_path / "c")
     (tmp_path / "c/measurements.csv").unlink()
-    assert main(["import", str(tmp_path / "c"), "--store", str(tmp_path / "s")]) == 2
-    assert "measurements.csv" in capsys.readouterr().err
+    assert "measurements.csv" in refuses("import", tmp_path / "c", "--store", tmp_path / "s")
 
 
 def test_netcdf_has_what_the_dataset_has(store: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from campaign.verbs.command_line import main
+from tests.commands import prints, refuses
 
 
 @pytest.fixture
@@ -26,15 +27,12 @@ def capped(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("verb", ["fit", "crossval"])
-def test_a_sweep_over_power_caps_is_refused_with_the_reason(capped, capsys, verb):
-    capsys.readouterr()
-    assert main([verb, str(capped), "--site", "x"]) == 2
-    said = capsys.readouterr().err
+def test_a_sweep_over_power_caps_is_refused_with_the_reason(capped, verb):
+    said = refuses(verb, capped, "--site", "x")
     assert "power_limit was swept" in said
     assert "import it as power_limit_w" in said
     assert len(said.splitlines()) == 1
 
 
-def test_what_is_refused_is_kept(capped, tmp_path, capsys):
-    assert main(["export", str(capped), "--csv", str(tmp_path / "out.csv")]) == 0
-    assert "12 measurements written" in capsys.readouterr().out
+def test_what_is_refused_is_kept(capped, tmp_path):
+    assert "12 measurements written" in prints("export", capped, "--csv", tmp_path / "out.csv")

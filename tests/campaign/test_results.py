@@ -30,6 +30,7 @@ from dvfs.errors import ArgumentError
 from dvfs.printable import rounded
 from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
+from tests.commands import answers, prints, refuses
 
 SITE = "board"
 CLOCKS = (400.0, 800.0, 1200.0, 1600.0)
@@ -50,11 +51,6 @@ def store(folder: Path) -> Results:
     return open_store(folder)
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> object:
-    assert main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def test_the_dataset_is_lazy_xarray_and_the_sites_are_named(store):
     assert isinstance(store.dataset, xr.Dataset)
     assert int((store.dataset["status"] == "ok").sum()) == 4 * len(CLOCKS)
@@ -63,20 +59,20 @@ def test_the_dataset_is_lazy_xarray_and_the_sites_are_named(store):
     assert store.fitted_sites == [SITE]
 
 
-def test_the_interface_gives_what_the_command_line_prints(folder, store, capsys):
+def test_the_interface_gives_what_the_command_line_prints(folder, store):
     path = str(folder)
-    assert printed(capsys, "predict", path, "--site", SITE) == json.loads(
+    assert answers("predict", path, "--site", SITE) == json.loads(
         json.dumps(rounded([plain(row) for row in store.predict(SITE).as_dicts()]))
     )
-    assert printed(capsys, "crossval", path, "--site", SITE) == rounded(
+    assert answers("crossval", path, "--site", SITE) == rounded(
         plain(store.crossval(SITE).as_dict())
     )
-    assert printed(capsys, "status", path) == store.status().as_dict()
-    shown = printed(capsys, "coefficients", path, "--site", SITE)
+    assert answers("status", path) == store.status().as_dict()
+    shown = answers("coefficients", path, "--site", SITE)
     assert shown == rounded([store.coefficients(SITE).as_json])
-    costs = printed(capsys, "coefficients", path, "--core-mhz", "800", "--mem-mhz", "900")
+    costs = answers("coefficients", path, "--core-mhz", "800", "--mem-mhz", "900")
     assert costs == rounded([plain(store.costs(SITE, 800.0, 900.0).as_dict())])
-    balances = printed(capsys, "roofline", path, "--site", SITE)
+    balances = answers("roofline", path, "--site", SITE)
     assert balances == plain(store.roofline(SITE).as_dict())
 
 
@@ -233,10 +229,9 @@ def own_store(tmp_path, folder) -> Results:
     return open_store(tmp_path / "own")
 
 
-def test_a_trial_does_not_replace_the_fit_that_picks_use(own_store, capsys):
+def test_a_trial_does_not_replace_the_fit_that_picks_use(own_store):
     path, before = str(own_store.path), (own_store.path / "fits" / f"{SITE}.json").read_bytes()
-    assert main(["fit", path, "--site", SITE, "--voltage", "floor"]) == 2
-    said = capsys.readouterr().err
+    said = refuses("fit", path, "--site", SITE, "--voltage", "floor")
     assert "--voltage auto" in said and "--voltage floor" in said
     assert "--name" in said and "--replace" in said
     assert main(["fit", path, "--site", SITE, "--voltage", "floor", "--name", "a/b @ c"]) == 0
@@ -250,16 +245,16 @@ def test_a_trial_does_not_replace_the_fit_that_picks_use(own_store, capsys):
     assert own_store.kept_fit(SITE).voltage == "floor"
 
 
-def test_every_result_names_its_fit(own_store, capsys, tmp_path):
+def test_every_result_names_its_fit(own_store, tmp_path):
     path = str(own_store.path)
     own_store.fit(SITE, voltage="floor", name="trial")
     for name, voltage in (("default", own_store.kept_fit(SITE).voltage), ("trial", "floor")):
         chosen = [path, "--site", SITE, "--fit", name]
         shown = [
-            *printed(capsys, "predict", *chosen),
-            *printed(capsys, "coefficients", *chosen),
-            *printed(capsys, "coefficients", *chosen, "--core-mhz", "800"),
-            printed(capsys, "roofline", *chosen),
+            *answers("predict", *chosen),
+            *answers("coefficients", *chosen),
+            *answers("coefficients", *chosen, "--core-mhz", "800"),
+            answers("roofline", *chosen),
         ]
         for result in shown:
             assert result["fit"]["name"] == name
@@ -267,8 +262,7 @@ def test_every_result_names_its_fit(own_store, capsys, tmp_path):
             assert result["fit"]["n"] == 4 * len(CLOCKS)
             assert result["fit"]["stale"] is False
         for words in (["predict", *chosen], ["coefficients", *chosen], ["roofline", *chosen]):
-            assert main(words) == 0
-            assert f"fit {name}" in capsys.readouterr().out
+            assert f"fit {name}" in prints(*words)
         own_store.report(tmp_path / "report.html", name)
         assert f"<dd>{name}, made " in (tmp_path / "report.html").read_text()
         made = own_store.policy(SITE, {"fit": name}, unsure=True)
@@ -277,12 +271,11 @@ def test_every_result_names_its_fit(own_store, capsys, tmp_path):
         assert made.policy.origin.fit.startswith(name)
         assert made.policy.origin.store == str(own_store.path)
         assert made.policy.origin.data_id == made.fit.data_id
-    listed = printed(capsys, "coefficients", path)
+    listed = answers("coefficients", path)
     assert {fit["fit"]["name"] for fit in listed} >= {"default", "trial"}
     for words in (["predict"], ["roofline"], ["coefficients"], ["report"], ["figures"]):
         site = [] if words == ["report"] else ["--site", SITE]
-        assert main([*words, path, *site, "--fit", "none"]) == 2
-        assert "none" in capsys.readouterr().err
+        assert "none" in refuses(*words, path, *site, "--fit", "none")
 
 
 def test_a_fit_of_other_measurements_is_stale(own_store, tmp_path):
@@ -356,10 +349,9 @@ def test_findings_of_one_check_come_once_with_their_number() -> None:
     assert every_one == [finding.text_for_people() for finding in few + many]
 
 
-def test_a_cross_validation_explains_its_folds_and_columns(folder, capsys):
+def test_a_cross_validation_explains_its_folds_and_columns(folder):
     for scheme, folds in (("holdout", "1 fold"), ("kfold:3", "3 folds")):
-        assert main(["crossval", str(folder), "--scheme", scheme]) == 0
-        printed = " ".join(capsys.readouterr().out.split())
+        printed = " ".join(prints("crossval", folder, "--scheme", scheme).split())
         assert f"{scheme}, {folds}, model" in printed
         assert (
             "a fold is a part of the measurements, predicted by a fit to all the others" in printed
@@ -369,8 +361,7 @@ def test_a_cross_validation_explains_its_folds_and_columns(folder, capsys):
             "mean %, max %: energy above that of the kernel's best measured setting; best picked: "
             "for how many of the 4 kernels the method picks that setting" in printed
         )
-    assert main(["crossval", str(folder), "--scheme", "few:1"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(prints("crossval", folder, "--scheme", "few:1").split())
     assert "all kernels measured at 1 setting drawn at random; 3 draws" in printed
     assert "12 cases (a kernel in a draw each)" in printed
     assert "nan" not in printed
@@ -391,9 +382,8 @@ def test_a_cross_validation_explains_its_folds_and_columns(folder, capsys):
         ),
     ],
 )
-def test_more_folds_than_there_is_are_refused(folder, capsys, scheme, said):
-    assert main(["crossval", str(folder), "--scheme", scheme]) == 2
-    assert capsys.readouterr().err == f"campaign: {said}\n"
+def test_more_folds_than_there_is_are_refused(folder, scheme, said):
+    assert refuses("crossval", folder, "--scheme", scheme) == f"campaign: {said}\n"
 
 
 def test_costs_name_an_uncore_clock_as_one(tmp_path):

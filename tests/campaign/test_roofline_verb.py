@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from campaign.verbs.command_line import main
+from tests.commands import answers, prints, refuses
 
 PEAK = {"sp": 1581.06e9, "dp": 197.63e9, "dram": 192.4e9}
 EPS_J = {"sp": 99.7e-12, "dp": 212e-12, "dram": 513e-12, "l2": 257e-12}
@@ -56,23 +55,21 @@ def fitted(store: str) -> str:
     return store
 
 
-def answer(capsys, store, *words):
-    capsys.readouterr()
-    assert main(["roofline", store, "--site", "gtx580", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+def answer(store, *words):
+    return answers("roofline", store, "--site", "gtx580", *words)
 
 
 def by_pair(shown):
     return {(p["operation"], p["memory"]): p for p in shown["pairs"]}
 
 
-def test_without_a_fit_the_energies_are_the_regressions(store, capsys):
-    sp = by_pair(answer(capsys, store))["sp", "dram"]
+def test_without_a_fit_the_energies_are_the_regressions(store):
+    sp = by_pair(answer(store))["sp", "dram"]
     assert sp["energy_from"] == "regression"
     assert sp["energy_balance"] == pytest.approx(5.145, rel=1e-3)
 
 
-def test_a_setting_is_named_whole(tmp_path, capsys):
+def test_a_setting_is_named_whole(tmp_path):
     """At 100 W all takes twice the time of 200 W, so that the two have other rates."""
     lines = ["site,kernel,core_mhz,uncore_mhz,power_limit_w,time_s,energy_j,n_sp,n_dram"]
     for limit_w in (100, 200):
@@ -85,15 +82,16 @@ def test_a_setting_is_named_whole(tmp_path, capsys):
     assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
     for limit_w in (100, 200):
         at = ["--setting", f"1000,,{limit_w},uncore=1800"]
-        shown = answer(capsys, store, *at)
+        shown = answer(store, *at)
         setting = {"core_mhz": 1000, "mem_mhz": None, "uncore_mhz": 1800, "power_limit_w": limit_w}
         assert {name: shown[name] for name in setting} == setting
-        assert main(["roofline", store, "--site", "gtx580", *at]) == 0
-        assert f"gtx580 at 1000 MHz, uncore 1800, {limit_w} W\n" in capsys.readouterr().out
+        assert f"gtx580 at 1000 MHz, uncore 1800, {limit_w} W\n" in prints(
+            "roofline", store, "--site", "gtx580", *at
+        )
 
 
-def test_the_gtx_580_as_the_paper_has_it(fitted, capsys):
-    shown = answer(capsys, fitted, "--cap-w", "244")
+def test_the_gtx_580_as_the_paper_has_it(fitted):
+    shown = answer(fitted, "--cap-w", "244")
     assert (shown["core_mhz"], shown["mem_mhz"]) == (1544.0, 2004.0)
     pairs = by_pair(shown)
     assert set(pairs) == {("sp", "dram"), ("dp", "dram")}
@@ -115,16 +113,15 @@ def test_the_gtx_580_as_the_paper_has_it(fitted, capsys):
     assert shown["regression"]["r_squared"] == pytest.approx(1.0)
 
 
-def test_another_setting_and_a_cap_that_never_binds(fitted, capsys):
-    shown = answer(capsys, fitted, "--setting", "772,2004", "--cap-w", "500")
+def test_another_setting_and_a_cap_that_never_binds(fitted):
+    shown = answer(fitted, "--setting", "772,2004", "--cap-w", "500")
     sp = by_pair(shown)["sp", "dram"]
     assert sp["time_balance"] == pytest.approx(8.218 / 2.0, rel=1e-3)
     assert sp["cap"]["binds"] is False
 
 
-def test_what_a_person_reads(fitted, capsys):
-    assert main(["roofline", fitted, "--site", "gtx580", "--cap-w", "300"]) == 0
-    shown = capsys.readouterr().out
+def test_what_a_person_reads(fitted):
+    shown = prints("roofline", fitted, "--site", "gtx580", "--cap-w", "300")
     assert "gtx580 at 1544/2004 MHz" in shown
     assert "sp/dram: fast is efficient" in shown
     assert "fast would not be efficient" in shown
@@ -134,9 +131,8 @@ def test_what_a_person_reads(fitted, capsys):
     assert "nan" not in shown
 
 
-def test_kernels_that_do_not_allow_a_regression_are_reported(store, capsys):
-    assert main(["roofline", store, "--site", "few", "--cap-w", "5"]) == 0
-    shown = capsys.readouterr().out
+def test_kernels_that_do_not_allow_a_regression_are_reported(store):
+    shown = prints("roofline", store, "--site", "few", "--cap-w", "5")
     assert "int/l2: unknown: no energy is known" in shown
     assert "no regression: few at 1000 MHz: the 3 coefficients" in shown
     assert "a cap" not in shown
@@ -151,19 +147,18 @@ def test_kernels_that_do_not_allow_a_regression_are_reported(store, capsys):
         (["--site", "nowhere"], "gtx580"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_would_do(fitted, capsys, words, says):
+def test_what_is_wrong_is_said_with_what_would_do(fitted, words, says):
     site = [] if "--site" in words else ["--site", "gtx580"]
-    assert main(["roofline", fitted, *site, *words]) == 2
-    error = capsys.readouterr().err
+    error = refuses("roofline", fitted, *site, *words)
     assert says in error
     assert len(error.splitlines()) == 1
 
 
-def test_kernels_without_pairs_are_refused(store, capsys):
-    assert main(["roofline", store, "--site", "one"]) == 2
-    assert "measure such kernels, or name another setting" in capsys.readouterr().err
-    assert main(["roofline", store, "--site", "lumped"]) == 2
-    error = capsys.readouterr().err
+def test_kernels_without_pairs_are_refused(store):
+    assert "measure such kernels, or name another setting" in refuses(
+        "roofline", store, "--site", "one"
+    )
+    error = refuses("roofline", store, "--site", "lumped")
     assert "one class of operations and one of bytes" in error
     assert "no counts" in error
 
@@ -181,8 +176,8 @@ def one_setting(folder, eps_op_j, eps_mem_j, constant_w):
     return str(folder / "store")
 
 
-def test_an_energy_below_zero_is_missing_with_its_reason(tmp_path, capsys):
-    shown = answer(capsys, one_setting(tmp_path, 50e-12, -200e-12, 30.0))
+def test_an_energy_below_zero_is_missing_with_its_reason(tmp_path):
+    shown = answer(one_setting(tmp_path, 50e-12, -200e-12, 30.0))
     (pair,) = shown["pairs"]
     assert pair["energy_from"] is None
     assert "a byte of dram" in pair["energy_missing"]
@@ -195,12 +190,11 @@ def test_an_energy_below_zero_is_missing_with_its_reason(tmp_path, capsys):
     assert by_name["eps_sp"]["value"] == pytest.approx(50.0)
 
 
-def test_without_an_energy_of_operations_there_is_no_balance_in_energy(tmp_path, capsys):
+def test_without_an_energy_of_operations_there_is_no_balance_in_energy(tmp_path):
     store = one_setting(tmp_path, 0.0, 300e-12, 30.0)
     assert main(["fit", store]) == 0
-    (pair,) = answer(capsys, store)["pairs"]
+    (pair,) = answer(store)["pairs"]
     assert pair["time_balance"] == pytest.approx(10.0)
     assert pair["energy_balance"] is None or pair["energy_balance"] > 1e3
-    assert main(["roofline", store, "--site", "gtx580"]) == 0
-    words = capsys.readouterr().out.replace(",", " ").split()
+    words = prints("roofline", store, "--site", "gtx580").replace(",", " ").split()
     assert not {"inf", "nan", "-inf"} & set(words)

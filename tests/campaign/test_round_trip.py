@@ -44,6 +44,7 @@ from dvfs.dataset import (
 )
 from dvfs.setting import Setting
 from tests.campaign.test_journal import measurement
+from tests.commands import refuses
 
 SIMULATED = """\
 name = "simulated"
@@ -340,17 +341,16 @@ def test_any_rows_of_a_store_come_back_bit_for_bit(tmp_path_factory, frame, as_p
         ("clock_proof", "seen", "clock_proof: found 'seen'; must be one of read back, "),
     ],
 )
-def test_a_wrong_value_in_an_exported_table_is_named(tmp_path, capsys, name, value, words):
+def test_a_wrong_value_in_an_exported_table_is_named(tmp_path, name, value, words):
     table = exported(crafted(tmp_path / "s", [measurement()]), tmp_path)
     frame = pd.read_csv(table, dtype=str)
     frame[name] = value
     frame.to_csv(table, index=False)
-    assert main(["import", str(table), "--store", str(tmp_path / "again")]) == 2
-    assert f"out.csv:2: {words}" in capsys.readouterr().err
+    assert f"out.csv:2: {words}" in refuses("import", table, "--store", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 
-def test_a_wrong_file_beside_the_table_is_refused(tmp_path, capsys):
+def test_a_wrong_file_beside_the_table_is_refused(tmp_path):
     table = exported(crafted(tmp_path / "s", [measurement()]), tmp_path)
     for text in (
         "[]",
@@ -360,19 +360,18 @@ def test_a_wrong_file_beside_the_table_is_refused(tmp_path, capsys):
         '{"sites": {"s": {"legal": [[852, null, 1e-300, null]]}}, "setups": {}, "earlier": {}}',
     ):
         (tmp_path / "out.csv.sites.json").write_text(text)
-        assert main(["import", str(table), "--store", str(tmp_path / "again")]) == 2
-        assert "out.csv.sites.json: is not what export writes" in capsys.readouterr().err
+        assert "out.csv.sites.json: is not what export writes" in refuses(
+            "import", table, "--store", tmp_path / "again"
+        )
 
 
-def test_traces_that_are_none_are_refused(tmp_path, capsys):
+def test_traces_that_are_none_are_refused(tmp_path):
     store = crafted(tmp_path / "s", [measurement()])
     table = exported(store, tmp_path, "--traces", str(tmp_path / "traces"))
     for folder in (tmp_path, tmp_path / "none"):
         words = ["import", str(table), "--store", str(tmp_path / "again"), "--traces", str(folder)]
-        assert main(words) == 2
-        assert f"{folder}: is not a folder of traces" in capsys.readouterr().err
-    assert main(["export", str(store), "--traces", str(tmp_path / "traces")]) == 2
-    assert "exists and is not empty" in capsys.readouterr().err
+        assert f"{folder}: is not a folder of traces" in refuses(*words)
+    assert "exists and is not empty" in refuses("export", store, "--traces", tmp_path / "traces")
 
 
 def test_a_table_to_stdout(tmp_path, capsys):
@@ -383,8 +382,7 @@ def test_a_table_to_stdout(tmp_path, capsys):
     written = capsys.readouterr()
     assert written.out == file.read_bytes().decode()
     assert "3 measurements written, and 2 failed attempts before them" in written.err
-    assert main(["export", str(store)]) == 2
-    assert "name what to write" in capsys.readouterr().err
+    assert "name what to write" in refuses("export", store)
 
 
 def test_traces_keep_their_order_of_channels(tmp_path):

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +24,10 @@ from campaign.store.layout import create_store, open_store
 from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites
 from tests.campaign.test_journal import measurement as journal_measurement
+from tests.commands import answers, refuses
 from tests.shared_imports import program
+from tests.simulated_runs import simulate
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,6 +95,11 @@ def frame_of(path: Path) -> pd.DataFrame:
     return current_tables(open_store(path.parent / "store"))[0].measurements
 
 
+def wait_until_ten_are_measured(path: Path) -> None:
+    store = path.parent / "store" / "store.json"
+    wait_until(lambda: store.exists() and len(frame_of(path)) >= 10, 60.0)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> pd.DataFrame:
     path = campaign_file(tmp_path_factory.mktemp("undisturbed"))
@@ -130,6 +137,14 @@ def kill_a_fork_server(process: subprocess.Popen[str]) -> None:
     descendants(process, "campaign.measure.forkserver")[0].kill()
 
 
+def test_a_run_leaves_what_one_process_measures(tmp_path, undisturbed):
+    """Which other tests take in its place (:mod:`tests.simulated_runs`)."""
+    simulate(campaign_file(tmp_path), tmp_path / "store")
+    alone = frame_of(tmp_path / "c.toml").set_index("point_id").sort_index()
+    when = ["start_unix_s"]
+    pd.testing.assert_frame_equal(alone.drop(columns=when), undisturbed.drop(columns=when))
+
+
 @pytest.mark.parametrize("harm", [kill_driver, kill_all, kill_a_worker, kill_a_fork_server])
 def test_after_any_kill_it_ends_with_the_same_measurements(
     tmp_path, undisturbed, harm: Callable[[subprocess.Popen[str]], None]
@@ -137,10 +152,7 @@ def test_after_any_kill_it_ends_with_the_same_measurements(
     path = campaign_file(tmp_path)
     process = start(path)
     try:
-        deadline = time.monotonic() + 60
-        while not (path.parent / "store" / "store.json").exists() or len(frame_of(path)) < 10:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until_ten_are_measured(path)
         family = psutil.Process(process.pid).children(recursive=True)
         harm(process)
         process.communicate(timeout=90)
@@ -166,10 +178,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path, undistu
     """To the driver alone, or to its workers too, as a terminal's Ctrl-C."""
     path = campaign_file(tmp_path)
     process = start(path)
-    deadline = time.monotonic() + 60
-    while not (path.parent / "store" / "store.json").exists() or len(frame_of(path)) < 10:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until_ten_are_measured(path)
     send(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
@@ -182,10 +191,9 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path, undistu
 
 def test_ctrl_c_while_workers_start_is_one_line(tmp_path):
     process = start(campaign_file(tmp_path))
-    deadline = time.monotonic() + 60
-    while not any("spawn_main" in word for word in _words_of_children(process.pid)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(
+        lambda: any("spawn_main" in word for word in _words_of_children(process.pid)), 60.0, 0.01
+    )
     os.killpg(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
@@ -201,7 +209,7 @@ def _words_of_children(pid: int) -> list[str]:
     return words
 
 
-def test_a_complete_campaign_runs_nothing_again(tmp_path, capsys):
+def test_a_complete_campaign_runs_nothing_again(tmp_path):
     path = campaign_file(tmp_path, LOCAL)
     assert run(path)[0] == 0
     before = frame_of(path)
@@ -211,12 +219,12 @@ def test_a_complete_campaign_runs_nothing_again(tmp_path, capsys):
     pd.testing.assert_frame_equal(frame_of(path), before)
     assert before["energy_j"].isna().all()
     assert main(["status", str(tmp_path / "store")]) == 0
-    capsys.readouterr()
-    assert main(["fit", str(tmp_path / "store"), "--site", "localhost"]) == 2
-    assert "energy is missing: this site has no meter" in capsys.readouterr().err
+    assert "energy is missing: this site has no meter" in refuses(
+        "fit", tmp_path / "store", "--site", "localhost"
+    )
 
 
-def test_failures_are_recorded_retried_as_often_as_allowed_and_reported(tmp_path, capsys):
+def test_failures_are_recorded_retried_as_often_as_allowed_and_reported(tmp_path):
     """A hanging program may pass (retried once, then left); a wrong one can't (not retried)."""
     hang = f'argv = [["{sys.executable}", "-c", "import time; time.sleep(60)"]]'
     wrong = f'argv = [["{sys.executable}", "-c", "raise SystemExit(1)"]]'
@@ -239,9 +247,7 @@ def test_failures_are_recorded_retried_as_often_as_allowed_and_reported(tmp_path
     assert tries == {"hangs": ["timed out"] * 2, "fails": ["kernel failed"]}
     assert run(path)[0] == 1  # nothing is left to try
     assert len(current_tables(open_store(tmp_path / "store"))[0].failures) == 3
-    capsys.readouterr()
-    assert main(["status", str(tmp_path / "store"), "--json"]) == 1
-    shown = json.loads(capsys.readouterr().out)
+    shown = answers("status", tmp_path / "store", code=1)
     assert shown["failed_attempts"] == {"kernel failed": 1, "timed out": 2}
 
 
@@ -270,15 +276,18 @@ def test_a_store_that_cannot_be_written_ends_the_run_with_a_clear_line(tmp_path)
     assert "Traceback" not in out
 
 
-def test_a_run_without_progress_says_what_it_measures(tmp_path, capsys, monkeypatch):
+def test_a_run_without_progress_says_what_it_measures(tmp_path, monkeypatch):
     from campaign.launch import partition_run
 
     monkeypatch.setattr(partition_run, "QUIET_S", 3.0)
     monkeypatch.setattr(partition_run, "SUPERVISE_S", 0.2)
     kernel = '[[kernels]]\nkernel = "idle"\nlabel = "long"\nparams = { sleep_s = 2.0 }\n'
     path = campaign_file(tmp_path, LOCAL.partition("[[kernels]]")[0] + kernel)
-    assert main(["run", str(path), "--store", str(tmp_path / "S")]) == 0
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if "no point has finished" in x]
+    (line,) = [
+        x
+        for x in refuses("run", path, "--store", tmp_path / "S", code=0).splitlines()
+        if "no point has finished" in x
+    ]
     assert "1 worker" in line
     assert "measuring long " in line
     assert "30 s" in line  # timeout_s

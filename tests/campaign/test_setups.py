@@ -32,6 +32,7 @@ from sites.clocks import energy_preference
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, find_site, read_site
 from tests.campaign.test_journal import measurement
+from tests.commands import prints
 
 ROOT = Path(__file__).parents[2]
 SITE = built_in_sites()["jetson-tk1"].read_text()
@@ -341,15 +342,14 @@ def test_a_set_up_is_in_its_file_before_the_index_refers_to_it(tmp_path):
     assert read_scalars(store)["setup"].values.tolist() == [setup_id(record)] * 2
 
 
-def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path, capsys):
+def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path):
     store = create_store(tmp_path / "store", "test")
     (record,) = records(write_files(tmp_path))
     keep(store, record, 0, 1)
     compact(store)
     path = store.root / "setups" / f"{setup_id(record)}.json"
     path.write_text(path.read_text().replace("0.3", "0.4"))
-    assert main(["status", str(store.root)]) == 1
-    assert path.name in "".join(capsys.readouterr().out.split())
+    assert path.name in "".join(prints("status", store.root, code=1).split())
     with pytest.raises(DamagedStoreError, match=path.name):
         read_scalars(store)
     # The next run or import goes on without it, and says so.
@@ -358,8 +358,7 @@ def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path, capsys):
         assert path.name in said
         assert give_up_records(store) == []
     assert read_scalars(store).sizes["measurement"] == 2
-    assert main(["status", str(store.root)]) == 1
-    assert path.name in "".join(capsys.readouterr().out.split())
+    assert path.name in "".join(prints("status", store.root, code=1).split())
 
 
 def run(path: Path, *words: str) -> int:
@@ -398,9 +397,7 @@ def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     assert len(open_results(tmp_path / "s").scalars["setup"]) == 6
 
     assert run(path, "--accept-changes") == 0
-    capsys.readouterr()
-    assert main(["status", str(tmp_path / "s")]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(prints("status", tmp_path / "s").split())
     expected = (
         "2 set-ups: protocol.min_duration_s 0.3 (6 points), 2.0 (3 points); site.simulated.misc_w"
     )

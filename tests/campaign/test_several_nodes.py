@@ -43,6 +43,7 @@ from sites.meters import METERS
 from sites.site_file import Site
 from sites.site_reading import read_site
 from tests.campaign import node_devices
+from tests.commands import prints
 from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster
 from tests.slurm_fixtures import PARTITION
@@ -289,15 +290,12 @@ def site_text(conf: Path | str) -> str:
 
 @pytest.mark.slurm
 @pytest.mark.timeout(280)
-def test_a_campaign_on_pairs_of_nodes(
-    slurm_cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_campaign_on_pairs_of_nodes(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     """One job has both nodes, and the node-hours are those of both."""
     (tmp_path / "pair.toml").write_text(site_text(slurm_cluster.conf))
     campaign = tmp_path / "campaign.toml"
     campaign.write_text(CAMPAIGN)
-    assert main(["plan", str(campaign), "--scripts"]) == 0
-    planned = capsys.readouterr().out
+    planned = prints("plan", campaign, "--scripts")
     assert "srun --export=ALL --nodes=2 --ntasks=2 --ntasks-per-node=1" in planned
     assert "srun --nodes=2 --ntasks=4 --ntasks-per-node=2" in planned
     assert main(["run", str(campaign), "--store", str(tmp_path / "S")]) == 0

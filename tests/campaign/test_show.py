@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +16,7 @@ from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
 from campaign.verbs.terminal_plot import BRAILLE, DOTS, LABEL_CHARS, can_show_braille, plot
 from tests.analysis.test_report import store_of
+from tests.commands import answers, prints, refuses
 
 SITE = "board"
 
@@ -36,14 +36,9 @@ def point_of(store: Results, status: str, row: int = 0) -> tuple[int, str]:
     return at, str(store.scalars["point_id"].values[at])
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(["show", *words]) == 0
-    return capsys.readouterr().out
-
-
-def test_all_of_a_measurement_is_shown(store, capsys):
+def test_all_of_a_measurement_is_shown(store):
     row, point = point_of(store, "ok", 5)
-    as_json = json.loads(printed(capsys, str(store.path), point[:9], "--json"))
+    as_json = answers("show", store.path, point[:9])
     for name in ("time_s", "energy_j", "core_mhz", "mem_mhz", "core_v", "iterations", "node"):
         assert as_json[name] == store.scalars[name].values[row]
     assert as_json["energy_std_j"] is None
@@ -53,7 +48,7 @@ def test_all_of_a_measurement_is_shown(store, capsys):
     }
     assert as_json["power_w"] == as_json["energy_j"] / as_json["time_s"]
     assert as_json["trace_channels"] == ["m:board"]
-    text = printed(capsys, str(store.path), point)
+    text = prints("show", store.path, point)
     assert max(map(len, text.splitlines())) <= 100
     for expected in (point, "sp2", "board/p on node n1", "read back", "m:board", "0.001", "byte/s"):
         assert expected in text
@@ -61,42 +56,40 @@ def test_all_of_a_measurement_is_shown(store, capsys):
     assert f"{as_json['energy_j']:.4g}" in text and "simulated" not in text
 
 
-def test_a_failure_is_shown_with_its_text_and_without_numbers(store, capsys):
+def test_a_failure_is_shown_with_its_text_and_without_numbers(store):
     _, point = point_of(store, "wrong result")
-    text = printed(capsys, str(store.path), point)
+    text = prints("show", store.path, point)
     assert "status wrong result" in text and "sum is off" in text
     assert "nan" not in text and "quantity" not in text
 
 
-def test_an_uncore_clock_and_a_profile_are_shown_as_such(tmp_path, capsys):
+def test_an_uncore_clock_and_a_profile_are_shown_as_such(tmp_path):
     head = "site,kernel,core_mhz,uncore_mhz,core_mhz_achieved,mem_mhz_achieved,time_s,energy_j"
     (tmp_path / "t.csv").write_text(f"{head},profile\ncpu,k,2000,1800,1999,1797,1,50,eco\n")
     store = str(tmp_path / "s")
     assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
     point = str(open_results(store).scalars["point_id"].values[0])
-    lines = [line.split() for line in printed(capsys, store, point).splitlines()]
+    lines = [line.split() for line in prints("show", store, point).splitlines()]
     assert ["core", "2000", "1999", "-", "-"] in lines
     assert ["uncore", "1800", "1797", "-", "-"] in lines
-    assert "k at 2000 MHz, uncore 1800, profile eco, cpu/imported" in printed(capsys, store, point)
-    assert json.loads(printed(capsys, store, point, "--json"))["profile"] == "eco"
+    assert "k at 2000 MHz, uncore 1800, profile eco, cpu/imported" in prints("show", store, point)
+    assert answers("show", store, point)["profile"] == "eco"
 
 
-def test_an_id_that_is_none_or_several(store, capsys):
+def test_an_id_that_is_none_or_several(store):
     ids = sorted(str(own) for own in store.scalars["point_id"].values)
     same = next(a for a, b in pairwise(ids) if a[0] == b[0])[0]
     for wrong, says in ((same, "give more characters"), ("nothere", "point_id"), ("", "point_id")):
-        assert main(["show", str(store.path), wrong]) == 2
-        assert says in capsys.readouterr().err
+        assert says in refuses("show", store.path, wrong)
 
 
-def test_the_drawing_is_written_and_refused_without_a_trace(store, tmp_path: Path, capsys):
+def test_the_drawing_is_written_and_refused_without_a_trace(store, tmp_path: Path):
     _, point = point_of(store, "ok")
     path = tmp_path / "trace.svg"
-    printed(capsys, str(store.path), point, "--svg", str(path))
+    prints("show", store.path, point, "--svg", path)
     assert "<svg" in path.read_text() and "m:board" in path.read_text()
     _, failed = point_of(store, "wrong result")
-    assert main(["show", str(store.path), failed, "--svg", str(path)]) == 2
-    assert "no trace" in capsys.readouterr().err
+    assert "no trace" in refuses("show", store.path, failed, "--svg", path)
 
 
 def dots_of(lines: list[str], columns: int) -> np.ndarray:

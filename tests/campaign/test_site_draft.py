@@ -23,6 +23,7 @@ from dvfs.input_files import FileError
 from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
 from sites.slurm_clocks import SlurmClocks, read_configuration, slurm_clocks
+from tests.commands import answers
 from tests.sites.clock_layouts import answer_without_privileges
 from tests.slurm_cluster import SlurmCluster
 
@@ -218,7 +219,7 @@ def test_turbo_is_no_clock_of_a_draft_and_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["_a100.long:x@y+1", "Größe*(1)=~&!%d"])
 def test_a_partition_may_have_any_name_of_slurms(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In plan, run, status, report, tables and policies of a simulated campaign."""
     monkeypatch.chdir(tmp_path)
@@ -231,9 +232,7 @@ def test_a_partition_may_have_any_name_of_slurms(
     )
     assert main(["plan", "c.toml"]) == 0
     assert main(["run", "c.toml", "--store", "S"]) == 0
-    capsys.readouterr()
-    assert main(["status", "S", "--json"]) == 0
-    assert name in json.dumps(json.loads(capsys.readouterr().out), ensure_ascii=False)
+    assert name in json.dumps(answers("status", "S"), ensure_ascii=False)
     assert set(open_dataset(open_store(Path("S"))).partition.values.tolist()) == {name}
     assert main(["export", "S", "--csv", "t.csv"]) == 0
     assert main(["import", "t.csv", "--store", "T"]) == 0

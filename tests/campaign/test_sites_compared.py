@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -13,7 +12,9 @@ from analysis.comparison.coefficients import compare_coefficients
 from analysis.energy.fit_summary import Coefficient, FitSummary, Like
 from campaign.results import open_store
 from campaign.verbs.command_line import main
+from tests.commands import answers, prints, refuses
 from tests.docs.pages import ROOT
+from tests.simulated_runs import simulate
 
 CAMPAIGN = """
 name = "two-sites"
@@ -53,33 +54,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for mhz in (396, 648, 756, 852):
         third = third.replace(f"[{mhz},", f"[{mhz + 1},")
     (folder / "third.toml").write_text(third, encoding="utf-8")
-    at = ["--store", str(folder / "store"), "--quiet"]
-    assert main(["run", str(folder / "two.toml"), *at]) == 0
-    assert main(["run", str(folder / "third.toml"), *at, "--accept-changes"]) == 0
+    for name in ("two.toml", "third.toml"):
+        simulate(folder / name, folder / "store")
     for site in ("jetson-tk1", "tk2", "tk3"):
         words = ["--site", site, "--model", "choi", "--voltage", "known"]
         assert main(["fit", str(folder / "store"), *words]) == 0
     return folder / "store"
 
 
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> list | dict:
-    capsys.readouterr()
-    assert main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_the_one_coefficient_that_differs_is_found(store, capsys):
-    first, second = answer(
-        capsys, "coefficients", str(store), "--site", "jetson-tk1", "--site", "tk2"
-    )
+def test_the_one_coefficient_that_differs_is_found(store):
+    first, second = answers("coefficients", store, "--site", "jetson-tk1", "--site", "tk2")
     assert "against" not in first and second["against"]["site"] == "jetson-tk1"
     rows = {row["name"]: row for row in second["against"]["coefficients"]}
     assert rows["c0_dram"]["low"] < 2.0 < rows["c0_dram"]["high"]
     for name in ("c0_dp", "c0_l2"):
         assert rows[name]["low"] < 1.0 < rows[name]["high"]
     assert [name for name, row in rows.items() if row["significant"]] == ["c0_dram"]
-    assert main(["coefficients", str(store)]) == 0
-    assert "tk2 over jetson-tk1" in capsys.readouterr().out
+    assert "tk2 over jetson-tk1" in prints("coefficients", store)
 
 
 def summary(value: float, half: float, n_settings: int) -> FitSummary:
@@ -124,8 +115,8 @@ def test_intervals_of_fits_that_started_from_another_are_those_of_gaussians():
     assert [row.low, row.high] == pytest.approx(np.quantile(ratios, [0.025, 0.975]), rel=2e-3)
 
 
-def test_sites_are_compared_where_both_were_measured(store, capsys):
-    found = answer(capsys, "compare", str(store), "--site", "jetson-tk1", "--site", "tk2")
+def test_sites_are_compared_where_both_were_measured(store):
+    found = answers("compare", store, "--site", "jetson-tk1", "--site", "tk2")
     frame = (
         open_store(store)
         .scalars[["site", "kernel", "params", "core_mhz", "mem_mhz", "time_s", "energy_j"]]
@@ -142,8 +133,8 @@ def test_sites_are_compared_where_both_were_measured(store, capsys):
     assert set(of_kernels) and not any("l2" in name for name in of_kernels)
 
 
-def test_without_a_common_setting_the_highest_clocks_are_compared(store, capsys):
-    found = answer(capsys, "compare", str(store), "--site", "jetson-tk1", "--site", "tk3")
+def test_without_a_common_setting_the_highest_clocks_are_compared(store):
+    found = answers("compare", store, "--site", "jetson-tk1", "--site", "tk3")
     assert found["sites"][0]["common"] == 5
     assert "853/924 MHz" in found["sites"][0]["notes"][0]
     frame = open_store(store).scalars[["site", "core_mhz", "mem_mhz", "time_s"]].to_dataframe()
@@ -180,7 +171,7 @@ def test_without_a_common_setting_the_highest_clocks_are_compared(store, capsys)
     ],
 )
 def test_the_highest_setting_has_limits_uncore_clocks_and_profiles(
-    tmp_path, capsys, columns, of_a, of_b, says
+    tmp_path, columns, of_a, of_b, says
 ):
     """The last setting of each site is its highest, and b takes 0.8 of the time of a there."""
     lines = [f"site,kernel,repeat,time_s,energy_j,{columns}"]
@@ -193,7 +184,7 @@ def test_the_highest_setting_has_limits_uncore_clocks_and_profiles(
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     store = str(tmp_path / "s")
     assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
-    found = answer(capsys, "compare", store, "--site", "a", "--site", "b")
+    found = answers("compare", store, "--site", "a", "--site", "b")
     assert found["sites"][0]["notes"][0].endswith(f"no setting is common: {says}")
     (change,) = [c for c in found["changes"] if c["level"] == "point" and c["quantity"] == "time"]
     assert change["ratio"] == pytest.approx(0.8)
@@ -208,6 +199,5 @@ def test_the_highest_setting_has_limits_uncore_clocks_and_profiles(
         (["--site", "jetson-tk1", "--site", "tk2", "--after", "2026-01-01"], "one store"),
     ],
 )
-def test_what_is_asked_wrongly_is_answered_with_what_can_be(store, capsys, words, says):
-    assert main(["compare", str(store), *words]) == 2
-    assert says in capsys.readouterr().err
+def test_what_is_asked_wrongly_is_answered_with_what_can_be(store, words, says):
+    assert says in refuses("compare", store, *words)

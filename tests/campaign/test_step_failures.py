@@ -30,6 +30,7 @@ from campaign.store.states import point_states
 from campaign.verbs.command_line import main
 from dvfs.dataset import CLOCK_UNPROVEN, KERNEL_FAILED, NODE_LOST, OK, TIMED_OUT
 from sites.site_reading import built_in_sites, read_site
+from tests.commands import prints
 from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster
 
@@ -242,8 +243,7 @@ def test_points_that_are_tried_again_are_counted_apart(
             journal.append(encode(made))
     if compacted:
         compact(store)
-    assert main(["status", str(store.root)]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = prints("status", store.root, code=1).splitlines()
     assert (
         lines[0] == "1 of 5 points done, 2 failed, 2 left (1 of them tried again after a failure)"
     )

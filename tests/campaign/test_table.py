@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from campaign.table.map_file import TableMap
 from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
+from tests.commands import answers, prints, refuses
 
 ROOT = Path(__file__).parents[2]
 GTX = ROOT / "tests/data/gtxtitanx/microbenchmarks.csv"
@@ -39,10 +39,9 @@ def imported(store: Path) -> pd.DataFrame:
     return current_tables(open_store(store))[0].measurements
 
 
-def test_a_table_in_our_columns_and_out_again(tmp_path, capsys):
+def test_a_table_in_our_columns_and_out_again(tmp_path):
     store = tmp_path / "s"
-    assert main(["import", str(write(tmp_path)), "--store", str(store), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["imported"] == 2
+    assert answers("import", write(tmp_path), "--store", store)["imported"] == 2
     frame = imported(store)
     assert sorted(frame["energy_j"]) == [2.5, 3.0]
     assert set(frame["voltage_origin"]) == {"measured"}
@@ -55,11 +54,10 @@ def test_a_table_in_our_columns_and_out_again(tmp_path, capsys):
     pd.testing.assert_frame_equal(a[columns], b[columns])
 
 
-def test_importing_twice_changes_nothing(tmp_path, capsys):
+def test_importing_twice_changes_nothing(tmp_path):
     path, store = write(tmp_path), tmp_path / "s"
     main(["import", str(path), "--store", str(store)])
-    assert main(["import", str(path), "--store", str(store)]) == 0
-    assert "0 measurements imported" in capsys.readouterr().out.splitlines()[-1]
+    assert "0 measurements imported" in prints("import", path, "--store", store).splitlines()[-1]
     assert len(imported(store)) == 2
 
 
@@ -114,11 +112,10 @@ WRONG = [
 @pytest.mark.parametrize(
     ("header", "rows", "words"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG]
 )
-def test_wrong_tables_are_refused_whole(tmp_path, capsys, header, rows, words):
+def test_wrong_tables_are_refused_whole(tmp_path, header, rows, words):
     path = tmp_path / "table.csv"
     path.write_text(header + "\n".join(rows))
-    assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 2
-    message = capsys.readouterr().err
+    message = refuses("import", path, "--store", tmp_path / "s")
     for word in words:
         assert word in message
     assert "Traceback" not in message
@@ -127,12 +124,11 @@ def test_wrong_tables_are_refused_whole(tmp_path, capsys, header, rows, words):
     )
 
 
-def test_another_energy_for_a_point_that_is_there_is_refused(tmp_path, capsys):
+def test_another_energy_for_a_point_that_is_there_is_refused(tmp_path):
     store = tmp_path / "s"
     main(["import", str(write(tmp_path)), "--store", str(store)])
     changed = write(tmp_path, rows=[ROWS[0].replace("3.0", "4.0")])
-    assert main(["import", str(changed), "--store", str(store)]) == 2
-    assert "table.csv:2" in capsys.readouterr().err
+    assert "table.csv:2" in refuses("import", changed, "--store", store)
     assert sorted(imported(store)["energy_j"]) == [2.5, 3.0]
 
 
@@ -156,7 +152,7 @@ def test_garbage_is_refused_with_a_typed_error(tmp_path_factory, lines):
     assert main(["import", str(path), "--store", str(folder / "s")]) in (0, 2)
 
 
-def test_other_peoples_format_through_a_map_file(tmp_path, capsys):
+def test_other_peoples_format_through_a_map_file(tmp_path):
     """GTX Titan X, 20 of 140 kernels: read independently here, and judged leave-one-setting-out."""
     store = tmp_path / "gtx"
     assert main(["import", str(GTX), "--map", str(GTX_MAP), "--store", str(store)]) == 0
@@ -174,9 +170,7 @@ def test_other_peoples_format_through_a_map_file(tmp_path, capsys):
         time_s, energy_j = expected[row.kernel, row.core_mhz, row.mem_mhz]
         assert row.time_s == pytest.approx(time_s)
         assert row.energy_j == pytest.approx(energy_j)
-    capsys.readouterr()
-    assert main(["crossval", str(store), "--site", "gtx-titan-x", "--json"]) == 0
-    judged = json.loads(capsys.readouterr().out)
+    judged = answers("crossval", store, "--site", "gtx-titan-x")
     assert judged["n_folds"] == 32
     assert judged["mape_pct"] < 5.5
     lost = {name: judged["decision"][name]["mean_lost_pct"] for name in ("picks", "race_to_halt")}

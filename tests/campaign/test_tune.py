@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,8 @@ from campaign.variants.search_results import search_results
 from campaign.variants.search_table import read_search
 from campaign.variants.tuning import Tuning
 from campaign.verbs.command_line import main
+from tests.commands import answers, prints, refuses
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,22 +102,18 @@ def test_a_search_that_is_killed_goes_on_with_the_points_that_it_had_chosen(tune
         start_new_session=True,
     )
     journals = tmp_path / "store" / "journals"
-    until_s = time.monotonic() + 60
-    while not any(path.stat().st_size > 4000 for path in journals.glob("*")):
-        assert time.monotonic() < until_s
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: any(path.stat().st_size > 4000 for path in journals.glob("*")), 60.0, 0.01)
+    assert process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert main(words) == 0
     assert measured_ids(tmp_path / "store") == measured_ids(store)
 
 
-def test_a_search_at_its_end_measures_nothing(tuned, capsys):
+def test_a_search_at_its_end_measures_nothing(tuned):
     file, store = tuned
     before = measured_ids(store)
-    assert main(["tune", str(file), "--store", str(store), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = answers("tune", file, "--store", store)
     assert printed["run"]["ok"] == 60
     assert [one["best"]["energy_lost_pct"] for one in printed["found"]] == [0.0, 0.0]
     assert measured_ids(store) == before
@@ -144,14 +141,13 @@ def test_a_larger_budget_adds_to_what_is_measured(tuned, tmp_path):
         ("batches = 4", "search.batches"),
     ],
 )
-def test_a_wrong_search_is_refused_with_its_line(tmp_path, capsys, line, message):
+def test_a_wrong_search_is_refused_with_its_line(tmp_path, line, message):
     key = line.split()[0]
     kept = [own for own in TUNE.splitlines() if not own.startswith(f"{key} =")]
     file = tmp_path / "c.toml"
     file.write_text("\n".join([*kept, line]) + "\n")
     for words in (["plan", str(file)], ["tune", str(file), "--store", str(tmp_path / "store")]):
-        assert main(words) == 2
-        error = capsys.readouterr().err
+        error = refuses(*words)
         assert f"{file}:{len(kept) + 1}" in error
         assert message in error
 
@@ -168,24 +164,22 @@ def test_a_wrong_search_is_refused_with_its_line(tmp_path, capsys, line, message
         (["c.toml", "--replay", "S"], "leave out the campaign file"),
     ],
 )
-def test_a_wrong_usage_is_refused(tuned, capsys, words, message):
+def test_a_wrong_usage_is_refused(tuned, words, message):
     _, store = tuned
-    assert main(["tune", *(str(store) if word == "S" else word for word in words)]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refuses("tune", *(str(store) if word == "S" else word for word in words))
 
 
-def test_a_replay_ends_with_no_loss_once_all_are_measured(tuned, capsys):
+def test_a_replay_ends_with_no_loss_once_all_are_measured(tuned):
     _, store = tuned
     words = ["--budget", "15", "--trials", "2", "--strategy", "random", "--strategy", "neighbours"]
     words += ["--problem", "level=dram"]
-    assert main(["tune", "--replay", str(store), *words, "--json"]) == 0
-    played = json.loads(capsys.readouterr().out)
+    played = answers("tune", "--replay", store, *words)
     assert played["candidates"] == 15
     assert played["measurements"] == [15]
     assert played["mean_lost_pct"] == {"random": [0.0], "neighbours": [0.0]}
 
 
-def test_a_search_for_energy_without_a_meter_ends_after_its_first_batch(tmp_path, capsys):
+def test_a_search_for_energy_without_a_meter_ends_after_its_first_batch(tmp_path):
     (tmp_path / "site.toml").write_text(
         'name = "bare"\n[clocks]\ncontrol = "fixed"\n[partitions.local]\nscheduler = "local"\n'
     )
@@ -196,14 +190,13 @@ def test_a_search_for_energy_without_a_meter_ends_after_its_first_batch(tmp_path
         "sleep_s = [0.001, 0.002, 0.003]\n"
         '[search]\nstrategy = "all"\nbatch = 2\nobjective = "edp"\n'
     )
-    assert main(["tune", str(file), "--store", str(tmp_path / "store"), "--quiet"]) == 2
-    message = capsys.readouterr().err
+    message = refuses("tune", file, "--store", tmp_path / "store", "--quiet")
     assert "search.objective: edp needs energies, and no energy of idle was measured" in message
     assert "bare/local" in message
     assert len(measured_ids(tmp_path / "store")) == 2
 
 
-def test_a_limit_that_is_reached_between_two_batches_says_so(tuned, tmp_path, capsys, monkeypatch):
+def test_a_limit_that_is_reached_between_two_batches_says_so(tuned, tmp_path, monkeypatch):
     """The limit is noticed when a batch has been measured and the next is not chosen yet."""
     file, _ = tuned
     store = tmp_path / "store"
@@ -217,8 +210,7 @@ def test_a_limit_that_is_reached_between_two_batches_says_so(tuned, tmp_path, ca
 
     monkeypatch.setattr(CampaignRun, "_choose_more", limit_then_choose)
     words = ["tune", str(file), "--store", str(store), "--quiet", "--max-node-hours", "100"]
-    assert main(words) == 1
-    last = capsys.readouterr().out.splitlines()[-1]
+    last = prints(*words, code=1).splitlines()[-1]
     assert last.endswith(
         f"not complete; --max-node-hours 100 is reached; to go on, allow more: campaign tune {file}"
         f" --store {store} --max-node-hours HOURS"
@@ -229,11 +221,11 @@ def test_a_limit_that_is_reached_between_two_batches_says_so(tuned, tmp_path, ca
     assert len(measured_ids(store)) == 60
 
 
-def test_a_detached_search_is_watched_to_its_end(tuned, tmp_path, capsys):
+def test_a_detached_search_is_watched_to_its_end(tuned, tmp_path):
     file, store = tuned
     words = ["tune", str(file), "--store", str(tmp_path / "store"), "--detach"]
-    assert main(words) == 0
-    assert "to watch it: campaign watch" in capsys.readouterr().out
-    assert main(["watch", str(tmp_path / "store")]) == 0
-    assert "60 of 60 points measured, 0 failed, 0 left: complete" in capsys.readouterr().out
+    assert "to watch it: campaign watch" in prints(*words)
+    assert "60 of 60 points measured, 0 failed, 0 left: complete" in prints(
+        "watch", tmp_path / "store"
+    )
     assert measured_ids(tmp_path / "store") == measured_ids(store)

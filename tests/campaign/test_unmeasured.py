@@ -15,6 +15,8 @@ import pytest
 
 from campaign.results import open_store
 from campaign.verbs.command_line import main
+from tests.commands import answers, prints, refuses
+from tests.simulated_runs import simulate
 
 ENERGIES = {"sp_add": 53.0, "sp_mul": 37.0, "l1": 55.0, "dram": 550.0, "barrier": 0.0}
 SITE = """
@@ -75,23 +77,9 @@ def folder(tmp_path_factory):
     (path / "board.toml").write_text(SITE)
     (path / "c.toml").write_text(CAMPAIGN)
     (path / "more.toml").write_text(MORE_TILES)
-    assert main(["run", str(path / "c.toml"), "--store", str(path / "s"), "--quiet"]) == 0
+    simulate(path / "c.toml", path / "s")
     assert main(["fit", str(path / "s"), "--json"]) == 0
     return path
-
-
-def answer(capsys, *words):
-    capsys.readouterr()
-    assert main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refusal(capsys, *words):
-    capsys.readouterr()
-    assert main([*map(str, words)]) == 2
-    text = capsys.readouterr().err
-    assert "Traceback" not in text
-    return text
 
 
 def true_costs(pick):
@@ -113,9 +101,8 @@ def true_costs(pick):
     return dynamic_j + time_s * (20.0 * core_v + 8.0 * mem_v + 10.0), time_s
 
 
-def test_left_out_variants_are_predicted_as_the_machine_computes_them(folder, capsys):
-    shown = answer(
-        capsys, "crossval", str(folder / "s"), "--scheme", "leave-one-variant-out", "--time",
+def test_left_out_variants_are_predicted_as_the_machine_computes_them(folder):
+    shown = answers("crossval", folder / "s", "--scheme", "leave-one-variant-out", "--time",
         "predicted",
     )  # fmt: skip
     assert shown["n_folds"] == 36
@@ -131,9 +118,8 @@ def test_left_out_variants_are_predicted_as_the_machine_computes_them(folder, ca
         assert own["energy_error_close_pct"] <= own["energy_error_pct"] + 0.5
 
 
-def test_folds_of_variants_and_one_problem(folder, capsys):
-    shown = answer(
-        capsys, "crossval", str(folder / "s"), "--scheme", "variants-kfold:6", "--problem",
+def test_folds_of_variants_and_one_problem(folder):
+    shown = answers("crossval", folder / "s", "--scheme", "variants-kfold:6", "--problem",
         "stencil=l2d", "--objective", "time",
     )  # fmt: skip
     assert shown["n_folds"] == 6
@@ -142,8 +128,8 @@ def test_folds_of_variants_and_one_problem(folder, capsys):
     assert own["lost_max_pct"] == 0.0
 
 
-def test_a_variant_that_was_not_measured_is_predicted_at_every_setting(folder, capsys):
-    shown = answer(capsys, "predict", str(folder / "s"), "--space", str(folder / "more.toml"))
+def test_a_variant_that_was_not_measured_is_predicted_at_every_setting(folder):
+    shown = answers("predict", folder / "s", "--space", folder / "more.toml")
     assert shown["simulated"]
     assert shown["fit"] == "default"
     for pick in shown["picks"]:
@@ -166,7 +152,7 @@ def test_a_variant_that_was_not_measured_is_predicted_at_every_setting(folder, c
         assert energy_j <= 1.01 * min(others)
 
 
-def test_a_class_that_the_site_renames_is_in_predicted_energies(tmp_path, capsys):
+def test_a_class_that_the_site_renames_is_in_predicted_energies(tmp_path):
     """The site counts the kernel's l1 and dram as one class, whose energy is 550 pJ/V^2."""
     one = 'words = { domain = "mem", counted_as = ["l1", "dram"] }'
     site = SITE.replace('dram = { domain = "mem" }', one).replace('l1 = { domain = "core" }\n', "")
@@ -175,18 +161,18 @@ def test_a_class_that_the_site_renames_is_in_predicted_energies(tmp_path, capsys
     (tmp_path / "board.toml").write_text(site)
     (tmp_path / "c.toml").write_text(CAMPAIGN)
     store = str(tmp_path / "s")
-    assert main(["run", str(tmp_path / "c.toml"), "--store", store, "--quiet"]) == 0
-    fitted = answer(capsys, "fit", store)
+    prints("run", str(tmp_path / "c.toml"), "--store", store, "--quiet")
+    fitted = answers("fit", store)
     prices = [entry for entry in fitted["variant_prices"] if entry["of"] == "energy"]
     assert prices and all("words" in {price["name"] for price in own["prices"]} for own in prices)
-    shown = answer(capsys, "variants", store, "--problem", "stencil=j2d", "--setting", "400,2000")
+    shown = answers("variants", store, "--problem", "stencil=j2d", "--setting", "400,2000")
     for own in (shown["fastest"], shown["least_energy"], *(corner for corner in shown["hull"])):
         assert own["predicted_j"] == pytest.approx(own["energy_j"], rel=0.01)
 
 
-def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path, capsys):
+def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path):
     """The same table with the second clock under either name."""
-    assert main(["export", str(folder / "s"), "--csv", str(tmp_path / "t.csv")]) == 0
+    prints("export", str(folder / "s"), "--csv", str(tmp_path / "t.csv"))
     table = pd.read_csv(tmp_path / "t.csv")
     counts = [name for name in table if name.startswith("n_")]
     measured = ["kernel", "params", "repeat", "time_s", "energy_j", "core_v", "mem_v"]
@@ -195,12 +181,12 @@ def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path, capsys):
     for name in ("mem_mhz", "uncore_mhz"):
         file, store = str(tmp_path / f"{name}.csv"), str(tmp_path / name)
         table.rename(columns={"mem_mhz": name}).to_csv(file, index=False)
-        assert main(["import", file, "--store", store]) == 0
-        assert main(["fit", store]) == 0
+        prints("import", file, "--store", store)
+        prints("fit", store)
         one = ("--problem", "stencil=j2d")
-        judged = answer(capsys, "crossval", store, "--scheme", "variants-kfold:4", *one)
-        (first, *_) = answer(capsys, "predict", store, "--space", str(folder / "c.toml"))["picks"]
-        studied = answer(capsys, "variants", store, *one)["fastest"]
+        judged = answers("crossval", store, "--scheme", "variants-kfold:4", *one)
+        (first, *_) = answers("predict", store, "--space", str(folder / "c.toml"))["picks"]
+        studied = answers("variants", store, *one)["fastest"]
         assert (first[name], studied[name]) == (1000.0, 2000.0)
         assert studied["predicted_j"] == pytest.approx(studied["energy_j"], rel=0.01)
         shown[name] = [*judged["problems"][0].values(), first["energy_j"], studied["predicted_j"]]
@@ -208,9 +194,9 @@ def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path, capsys):
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-6)
 
 
-def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path, capsys):
+def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path):
     """As if two ranks had each run the kernel in the same time: twice the energy of operations."""
-    assert main(["export", str(folder / "s"), "--csv", str(tmp_path / "t.csv")]) == 0
+    prints("export", str(folder / "s"), "--csv", str(tmp_path / "t.csv"))
     table = pd.read_csv(tmp_path / "t.csv")
     counts = [name for name in table if name.startswith("n_")]
     constant_j = (20.0 * table.core_v + 8.0 * table.mem_v + 10.0) * table.time_s
@@ -222,14 +208,14 @@ def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path, capsys):
     )
     (tmp_path / "m.toml").write_text('[columns]\nranks = "size"\n')
     store, words = str(tmp_path / "two"), ("--map", str(tmp_path / "m.toml"))
-    assert main(["import", str(tmp_path / "b.csv"), *words, "--store", store]) == 0
-    assert main(["fit", store]) == 0
+    prints("import", str(tmp_path / "b.csv"), *words, "--store", store)
+    prints("fit", store)
     space = ("predict", store, "--space")
-    refused = refusal(capsys, *space, folder / "c.toml")
+    refused = refuses(*space, folder / "c.toml")
     assert "with 2 ranks on each node, and the campaign file has ranks = 1" in refused
     file = folder / "two.toml"
     file.write_text(CAMPAIGN.replace('kernel = "stencil"', 'kernel = "stencil"\nranks = 2'))
-    for pick in answer(capsys, *space, str(file))["picks"]:
+    for pick in answers(*space, str(file))["picks"]:
         at = (both.core_mhz == pick["core_mhz"]) & (both.mem_mhz == pick["mem_mhz"])
         params = both.params.map(json.loads).map(lambda own: own.items())
         same = params.map((pick["problem"] | pick["params"]).items().__le__)
@@ -237,18 +223,18 @@ def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path, capsys):
         assert pick["energy_j"] == pytest.approx(measured_j, rel=0.01)
 
 
-def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp_path, capsys):
+def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp_path):
     """An imported table has no space: its two stencils count different work."""
     table, store = str(tmp_path / "t.csv"), str(tmp_path / "again")
-    assert main(["export", str(folder / "s"), "--csv", table]) == 0
-    assert main(["import", table, "--store", store]) == 0
+    prints("export", str(folder / "s"), "--csv", table)
+    prints("import", table, "--store", store)
     words = ("crossval", store, "--scheme", "variants-kfold:4", "--objective", "time")
-    said = refusal(capsys, *words)
+    said = refuses(*words)
     assert "they are of several problems" in said
     assert "name the parameters of one by --problem NAME=VALUE,..." in said
-    assert main(["fit", store]) == 0
+    prints("fit", store)
     best, again = (
-        answer(capsys, "predict", path, "--space", str(folder / "more.toml"))["picks"]
+        answers("predict", path, "--space", str(folder / "more.toml"))["picks"]
         for path in (str(folder / "s"), store)
     )
     assert [(pick["problem"], pick["params"]) for pick in again] == [
@@ -256,13 +242,13 @@ def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp
     ]
     for pick, own in zip(again, best, strict=True):
         assert pick["energy_j"] == pytest.approx(own["energy_j"], rel=1e-6)
-    one = answer(capsys, *words, "--problem", "stencil=j2d")
+    one = answers(*words, "--problem", "stencil=j2d")
     assert [own["variants"] for own in one["problems"]] == [18]
 
 
-def test_without_a_fit_the_objective_time_needs_none(folder, capsys):
+def test_without_a_fit_the_objective_time_needs_none(folder):
     words = ("predict", str(folder / "s"), "--space", str(folder / "more.toml"))
-    shown = answer(capsys, *words, "--objective", "time", "--kernel", "stencil")
+    shown = answers(*words, "--objective", "time", "--kernel", "stencil")
     assert shown["fit"] is None
     for pick in shown["picks"]:
         assert pick["energy_j"] is None
@@ -280,52 +266,47 @@ def test_true_energies_are_within_the_intervals_and_inseparable_ones_are_named(f
     assert "c0_sp_mul" not in named
 
 
-def test_what_cannot_be_predicted_is_refused(folder, capsys, tmp_path: Path):
+def test_what_cannot_be_predicted_is_refused(folder, tmp_path: Path):
     store, file = folder / "s", tmp_path / "c.toml"
     (tmp_path / "board.toml").write_text(SITE)
     file.write_text(CAMPAIGN.replace('["j2d", "l2d"]', '"g2d"'))
-    text = refusal(capsys, "predict", store, "--space", file)
+    text = refuses("predict", store, "--space", file)
     assert "has measured no variant of stencil single g2d hexagonal; it has: single j2d" in text
     assert "campaign tune" in text
     file.write_text(CAMPAIGN.replace('site = "board.toml"', 'site = "jetson-tk1"'))
-    text = refusal(capsys, "predict", store, "--space", file)
+    text = refuses("predict", store, "--space", file)
     assert f"{file}:3: sites: the sites are jetson-tk1, and not board" in text
     file.write_text(CAMPAIGN[: CAMPAIGN.index("[kernels.space]")])
-    assert "no kernel with a space" in refusal(capsys, "predict", store, "--space", file)
-    text = refusal(capsys, "predict", store, "--space", file, "--max-slowdown", "0.1")
+    assert "no kernel with a space" in refuses("predict", store, "--space", file)
+    text = refuses("predict", store, "--space", file, "--max-slowdown", "0.1")
     assert "--max-slowdown: not with --space" in text
-    text = refusal(capsys, "crossval", store, "--scheme", "variants-kfold:1")
+    text = refuses("crossval", store, "--scheme", "variants-kfold:1")
     assert "divides the 36 variants into K folds: give a whole number K from 2 to 36" in text
-    assert "--kernel: needs" in refusal(capsys, "crossval", store, "--kernel", "stencil")
-    text = refusal(
-        capsys, "crossval", store, "--scheme", "leave-one-variant-out", "--kernel", "fmm"
-    )
+    assert "--kernel: needs" in refuses("crossval", store, "--kernel", "stencil")
+    text = refuses("crossval", store, "--scheme", "leave-one-variant-out", "--kernel", "fmm")
     assert "--kernel: unknown kernel 'fmm'; known: stencil" in text
 
 
-def test_tables_for_people_fit_a_hundred_columns(folder, capsys):
-    capsys.readouterr()
-    assert main(["predict", str(folder / "s"), "--space", str(folder / "more.toml")]) == 0
-    assert main(["crossval", str(folder / "s"), "--scheme", "leave-one-variant-out"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_tables_for_people_fit_a_hundred_columns(folder):
+    lines = prints("predict", folder / "s", "--space", folder / "more.toml").splitlines()
+    lines += prints("crossval", folder / "s", "--scheme", "leave-one-variant-out").splitlines()
     assert max(map(len, lines)) <= 100
     assert np.any([line.startswith("board (simulated): stencil") for line in lines])
 
 
-def test_the_study_of_variants_shows_what_was_predicted_beside_what_was_measured(folder, capsys):
+def test_the_study_of_variants_shows_what_was_predicted_beside_what_was_measured(folder):
     words = ("variants", str(folder / "s"), "--problem", "stencil=j2d")
-    shown = answer(capsys, *words)
+    shown = answers(*words)
     for name in ("fastest", "least_energy"):
         assert shown[name]["predicted_s"] == pytest.approx(shown[name]["time_s"], rel=1e-3)
         assert shown[name]["predicted_j"] == pytest.approx(shown[name]["energy_j"], rel=0.02)
-    assert main([*words]) == 0
-    text = capsys.readouterr().out
+    text = prints(*words)
     assert "predicted from the other variants: error of time 0.0 %" in text
     assert "predicted least energy" in text
 
 
-def test_a_fit_keeps_what_variants_are_predicted_from(folder, capsys):
-    (shown,) = answer(capsys, "coefficients", str(folder / "s"))
+def test_a_fit_keeps_what_variants_are_predicted_from(folder):
+    (shown,) = answers("coefficients", folder / "s")
     times = [own for own in shown["variant_prices"] if own["of"] == "time"]
     assert [own["family"]["stencil"] for own in times] == ["j2d", "l2d"]
     for own in times:
@@ -340,8 +321,7 @@ def test_a_fit_keeps_what_variants_are_predicted_from(folder, capsys):
     assert (energy["core_mhz"], energy["mem_mhz"]) == (800, 2000)
     assert energy["tested"] + energy["n"] == 36
     assert energy["test_error_pct"] < 1.0
-    assert main(["coefficients", str(folder / "s")]) == 0
-    text = capsys.readouterr().out
+    text = prints("coefficients", folder / "s")
     assert "times of variants of stencil single j2d hexagonal: from 72 measured pairs" in text
     assert "energies of variants of stencil at 800/2000 MHz: least absolute deviations" in text
 

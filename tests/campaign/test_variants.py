@@ -24,6 +24,7 @@ from campaign.store.planned import write_planned
 from campaign.verbs.command_line import main
 from campaign.verbs.variants import print_study
 from tests.analysis.variant_data import dataset
+from tests.commands import answers, prints, refuses, run
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "tests/data/anzt2015/table-2.csv"
@@ -41,16 +42,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
-    capsys.readouterr()
-    assert main(["variants", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_table_2_is_the_hull_in_the_papers_order(store, capsys):
+def test_table_2_is_the_hull_in_the_papers_order(store):
     """The paper's rows with their arcs; what section 3 says of them, as it comes out right: the
     fastest takes 30.63 J, 2.2 % more than the least, not 30.87 J and 3 %."""
-    shown = answer(capsys, store)
+    shown = answers("variants", store)
     assert list(shown) == KEYS.split()
     with TABLE.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -73,10 +68,10 @@ def test_table_2_is_the_hull_in_the_papers_order(store, capsys):
     ]
 
 
-def test_weights_and_spreads_of_table_2(store, capsys):
+def test_weights_and_spreads_of_table_2(store):
     """Eq. 2 switches once, from the least energy to the fastest; the spreads are those of the
     lines of figure 5 across the hull."""
-    shown = answer(capsys, store, "--site", "k20x", "--kernel", "dgemm")
+    shown = answers("variants", store, "--site", "k20x", "--kernel", "dgemm")
     ends = {name: [(e["from"], e["to"]) for e in own] for name, own in shown["alpha"].items()}
     assert list(ends) == ["relative", "s_j"]
     assert ends["relative"] == [(0, pytest.approx(0.123, abs=5e-4)), (ends["relative"][0][1], 1)]
@@ -104,9 +99,7 @@ def test_weights_and_spreads_of_table_2(store, capsys):
 
 
 def test_the_text_fits_a_screen_and_all_prints_the_rest(store, capsys):
-    capsys.readouterr()
-    assert main(["variants", store]) == 0
-    text = capsys.readouterr().out
+    text = prints("variants", store)
     words = " ".join(text.split())
     assert "run time varies by up to 34.6 %" in words
     assert "energy varies by up to 19.5 %" in words
@@ -209,15 +202,13 @@ def test_a_space_says_what_is_tuned(tmp_path, capsys):
         lines.append(f'{point.id},board,local,dgemm,"{cells}",1000,{costs},true,{status}')
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     path = str(tmp_path / "store")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", path]) == 0
+    prints("import", tmp_path / "t.csv", "--store", path)
     store = layout.open_store(Path(path))
     write_planned(store, plan_record(plan, store), {})
-    capsys.readouterr()
-    assert main(["variants", path]) == 2
-    said = capsys.readouterr().err
+    said = refuses("variants", path)
     assert "dgemm was measured for 2 problems; name one: --problem n=64 or --problem n=96" in said
-    assert main(["variants", path, "--problem", "n=96", "--json"]) == 0
-    out, err = capsys.readouterr()
+    code, out, err = run("variants", path, "--problem", "n=96", "--json")
+    assert code == 0
     assert err == "left out: 1 clock unproven\n"
     shown = json.loads(out)
     assert shown["n"] == 4
@@ -241,7 +232,7 @@ def test_a_space_says_what_is_tuned(tmp_path, capsys):
         assert [one.of.problem["n"] for one in again] == [64, 96]
 
 
-def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path, capsys):
+def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path):
     """Its variants' costs are modelled by clocks alone."""
     lines = ["site,kernel,params,core_mhz,power_limit_w,time_s,energy_j"]
     for tile in (4, 8, 16, 32):
@@ -251,7 +242,7 @@ def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path, c
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     path = str(tmp_path / "store")
     assert main(["import", str(tmp_path / "t.csv"), "--store", path]) == 0
-    shown = answer(capsys, path)
+    shown = answers("variants", path)
     assert (shown["n"], shown["fastest"]["params"]["tile_1"]) == (4, 32)
     assert shown["fastest"]["predicted_s"] is None
     assert main(["report", path, "-o", str(tmp_path / "report.html")]) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -24,9 +23,9 @@ from campaign.policy.verification import (
     verify,
 )
 from campaign.store.layout import create_store
-from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.campaign.policy_data import a_policy, entry, record, sacct_table
+from tests.commands import answers, prints
 
 # --- Slurm's accounting ---------------------------------------------------------------------------
 
@@ -325,17 +324,15 @@ def some_jobs(saving_pct: float, count: int = 40, sd: float = 0.01, slower: floa
     ],
     ids=["kept", "more", "saves less", "slower", "noisy", "two jobs", "no jobs"],
 )
-def test_verdicts_and_exit_codes(tmp_path, capsys, jobs, verdict, code):
+def test_verdicts_and_exit_codes(tmp_path, jobs, verdict, code):
     store = str(create_store(tmp_path / "store", "c").root)
     write_policy(tmp_path / "p.toml", a_policy(entry("app", job_name="app")))
     (tmp_path / "jobs.txt").write_text(jobs)
     given = ["--policy", str(tmp_path / "p.toml"), "--jobs", str(tmp_path / "jobs.txt")]
-    assert main(["verify", store, *given, "--json"]) == code
-    (shown,) = json.loads(capsys.readouterr().out)["entries"]
+    (shown,) = answers("verify", store, *given, code=code)["entries"]
     assert shown["verdict"] == verdict
     metrics = tmp_path / "m.prom"
-    assert main(["verify", store, *given, "--metrics", str(metrics)]) == code
-    said = capsys.readouterr().out
+    said = prints("verify", store, *given, "--metrics", metrics, code=code)
     if code:
         assert "campaign policy withdraw" in said
         assert "campaign next" in said

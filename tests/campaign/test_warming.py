@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from campaign.results import open_store
-from campaign.verbs.command_line import main
 from campaign.verbs.demo import write_warm_board
 from dvfs.setting import Setting
 from sites.simulated import machine
 from sites.site_reading import find_site, read_site
+from tests.commands import prints, refuses
 from tests.docs.pages import ROOT
 from tests.docs.test_extending import EIGHT_KERNELS
 
@@ -38,7 +38,7 @@ def test_the_voltages_rise_with_the_power() -> None:
     assert powers[PCT_PER_W] == pytest.approx(dynamic_w * gain**2 + constant_w * gain)
 
 
-def test_the_cross_validation_finds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cross_validation_finds_it(tmp_path: Path) -> None:
     """On the demo's campaign with fewer kernels."""
     errors = {}
     plain = (ROOT / "campaign" / "verbs" / "demo_campaign.toml").read_text(encoding="utf-8")
@@ -50,8 +50,7 @@ def test_the_cross_validation_finds_it(tmp_path: Path, capsys: pytest.CaptureFix
             write_warm_board(folder, PCT_PER_W)
         text = file.read_text(encoding="utf-8") if file.exists() else plain
         file.write_text(text[: text.index("[[kernels]]")] + EIGHT_KERNELS, encoding="utf-8")
-        assert main(["demo", str(folder)]) == 0
-        said = capsys.readouterr().out
+        said = prints("demo", folder)
         found = re.search(r"error of \d+ energies by the physics fit out of fold: ([\d.]+)", said)
         assert found is not None
         errors[name] = float(found[1])
@@ -64,15 +63,11 @@ def test_the_cross_validation_finds_it(tmp_path: Path, capsys: pytest.CaptureFix
     ("words", "says"),
     [(["--warming", "-1"], "0 or more"), (["--warming", "1", "--fmm"], "one of them")],
 )
-def test_what_is_asked_wrongly_is_named(
-    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["demo", str(tmp_path / "d"), *words]) == 2
-    assert says in capsys.readouterr().err
+def test_what_is_asked_wrongly_is_named(words: list[str], says: str, tmp_path: Path) -> None:
+    assert says in refuses("demo", tmp_path / "d", *words)
 
 
-def test_a_demo_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_demo_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "campaign.toml").write_text("name = 'x'", encoding="utf-8")
-    assert main(["demo", str(tmp_path), "--warming", "1"]) == 2
-    assert "has a demo" in capsys.readouterr().err
+    assert "has a demo" in refuses("demo", tmp_path, "--warming", "1")
     assert (tmp_path / "campaign.toml").read_text(encoding="utf-8") == "name = 'x'"

@@ -8,10 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from campaign.verbs.command_line import main
+from tests.commands import prints, refuses
+from tests.waiting import wait_until
 from tests.watched import CAMPAIGN
 
 COMMAND = (sys.executable, "-m", "campaign")
@@ -43,10 +43,7 @@ def watcher(store: Path) -> subprocess.Popen[str]:
 def test_two_watch_a_driver_that_is_killed_and_one_that_leaves(tmp_path: Path) -> None:
     store = tmp_path / "S"
     driver = started(tmp_path, POINTS // 8)
-    deadline = time.monotonic() + 60.0
-    while phase(store) != "measuring":
-        assert time.monotonic() < deadline and driver.poll() is None
-        time.sleep(0.1)
+    wait_until(lambda: phase(store) == "measuring", 60.0, 0.1)
     os.killpg(driver.pid, signal.SIGSTOP)  # so that it does not end before it is killed
     watchers = [watcher(store) for _ in range(3)]
     for own in watchers:
@@ -72,7 +69,7 @@ def test_two_watch_a_driver_that_is_killed_and_one_that_leaves(tmp_path: Path) -
 
 
 def test_a_detached_driver_survives_a_hangup_and_gives_a_watcher_its_exit_code(
-    tmp_path: Path, capsys
+    tmp_path: Path,
 ) -> None:
     starter = started(tmp_path, 30, "--detach")
     said, _ = starter.communicate(timeout=60)
@@ -82,11 +79,11 @@ def test_a_detached_driver_survives_a_hangup_and_gives_a_watcher_its_exit_code(
     pid = int(match[1])
     assert os.getsid(pid) == pid
     os.kill(pid, signal.SIGHUP)
-    assert main(["watch", str(tmp_path / "S")]) == 0
-    assert "240 of 240 points measured, 0 failed, 0 left: complete" in capsys.readouterr().out
+    assert "240 of 240 points measured, 0 failed, 0 left: complete" in prints(
+        "watch", tmp_path / "S"
+    )
 
 
-def test_a_store_without_a_run_says_what_shows_it(tmp_path: Path, capsys) -> None:
+def test_a_store_without_a_run_says_what_shows_it(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_text('{"format": 3, "name": "x"}')
-    assert main(["watch", str(tmp_path)]) == 2
-    assert f"campaign status {tmp_path}" in capsys.readouterr().err
+    assert f"campaign status {tmp_path}" in refuses("watch", tmp_path)

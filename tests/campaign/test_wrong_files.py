@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.verbs.command_line import main
+from tests.commands import prints, refuses
 
 SITE = """\
 name = "s"
@@ -293,32 +293,29 @@ def write_files(folder: Path, which: str = "", old: str = "", new: str = "") -> 
     return folder / "c.toml"
 
 
-def test_the_right_files_are_right(tmp_path, capsys):
-    assert main(["plan", str(write_files(tmp_path))]) == 0
-    assert "8 points" in capsys.readouterr().out
+def test_the_right_files_are_right(tmp_path):
+    assert "8 points" in prints("plan", write_files(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("which", "old", "new", "words"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG]
 )
-def test_wrong_files(tmp_path, capsys, which, old, new, words):
+def test_wrong_files(tmp_path, which, old, new, words):
     path = write_files(tmp_path, which, old, new)
-    assert main(["plan", str(path)]) == 2
-    message = capsys.readouterr().err
+    message = refuses("plan", path)
     for word in words:
         assert word in message
     assert "Traceback" not in message
     assert len(message.strip().splitlines()) <= 2
 
 
-def test_mistakes_in_all_parts_of_both_files_are_named_at_once(tmp_path, capsys):
+def test_mistakes_in_all_parts_of_both_files_are_named_at_once(tmp_path):
     path = write_files(tmp_path, "c", "repeats = 1", "repaets = 1\nseed = true")
     text = path.read_text().replace("[1, 2]", '"x"').replace('"dram"', '"l9"')
     path.write_text(text + '[[sites]]\nsite = "t.toml"\n')
     site = SITE.replace("[[1000, 0.8], [2000, 1.0]]", "[[1000, 0.8]]").replace('"local"', '"pbs"')
     (tmp_path / "s.toml").write_text(site)
-    assert main(["plan", str(path)]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
+    lines = refuses("plan", path).strip().splitlines()
     of_campaign = [f"c.toml:{line}: " for line in (2, 3, 11, 12, 14)]
     for place in (*of_campaign, "s.toml:5: ", "s.toml:19: "):
         assert any(place in line for line in lines), place
@@ -338,23 +335,21 @@ WRONG_OPTIONS = [
 
 
 @pytest.mark.parametrize(("site", "place"), WRONG_OPTIONS)
-def test_a_wrong_option_of_a_meter_or_control(tmp_path, capsys, site, place):
+def test_a_wrong_option_of_a_meter_or_control(tmp_path, site, place):
     path = write_files(tmp_path)
     scheduler = "slurm" if "slurm" in site else "local"
     text = f'{site}\n[partitions.board]\nscheduler = "{scheduler}"\n'
     (tmp_path / "s.toml").write_text(text)
-    assert main(["plan", str(path)]) == 2
-    message = capsys.readouterr().err
+    message = refuses("plan", path)
     assert place in message
     assert "; " in message.partition(place)[2]
 
 
-def test_a_memory_clock_that_slurm_cannot_set(tmp_path, capsys):
+def test_a_memory_clock_that_slurm_cannot_set(tmp_path):
     path = write_files(tmp_path, "s", '"simulated"', '"slurm"')
     text = (tmp_path / "s.toml").read_text()
     (tmp_path / "s.toml").write_text(text[: text.index("[simulated]")])
-    assert main(["plan", str(path)]) == 2
-    message = capsys.readouterr().err
+    message = refuses("plan", path)
     assert "s.toml:7: domains.mem: the control 'slurm' sets no memory clock of a CPU" in message
 
 
@@ -377,20 +372,17 @@ TWICE = [
 
 
 @pytest.mark.parametrize(("site", "place"), TWICE)
-def test_what_is_given_twice_in_a_site_file_is_no_choice_of_the_last(tmp_path, capsys, site, place):
+def test_what_is_given_twice_in_a_site_file_is_no_choice_of_the_last(tmp_path, site, place):
     path = write_files(tmp_path)
     (tmp_path / "s.toml").write_text(f"{site}[partitions.board]\n")
-    assert main(["plan", str(path)]) == 2
-    assert place in capsys.readouterr().err
+    assert place in refuses("plan", path)
 
 
 @pytest.mark.parametrize("bad", ["missing.toml", "."])
-def test_unreadable_campaign_files(tmp_path, capsys, bad):
-    assert main(["plan", str(tmp_path / bad)]) == 2
-    assert str(tmp_path) in capsys.readouterr().err
+def test_unreadable_campaign_files(tmp_path, bad):
+    assert str(tmp_path) in refuses("plan", tmp_path / bad)
 
 
-def test_a_file_that_is_not_text(tmp_path, capsys):
+def test_a_file_that_is_not_text(tmp_path):
     (tmp_path / "c.toml").write_bytes(b"\xff\xfe\x00")
-    assert main(["plan", str(tmp_path / "c.toml")]) == 2
-    assert "UTF-8" in capsys.readouterr().err
+    assert "UTF-8" in refuses("plan", tmp_path / "c.toml")

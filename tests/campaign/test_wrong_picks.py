@@ -3,7 +3,6 @@ do."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from campaign.store.compaction import compact
 from campaign.store.layout import open_store as open_layout
 from campaign.verbs.command_line import main
 from tests.analysis.test_report import store_of
+from tests.commands import answers, prints, run
 
 SITE = "board"
 CLOCKS = (400.0, 800.0, 1200.0, 1600.0)
@@ -31,12 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def refused(*words: str) -> str:
     """What a refused predict says, in one message without a traceback."""
-    assert main(["predict", *words]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    return printed.err.strip()
+    done = run("predict", *words)
+    assert (done.code, done.out) == (2, "")
+    return done.err.strip()
 
 
 @pytest.mark.parametrize("slowdown", [None, 0.1])
@@ -47,7 +46,7 @@ def test_a_limit_on_power_that_no_kernel_keeps_is_answered_once(folder, capsys, 
         most_s = among.time_s.min() * (1.1 if slowdown else 1e9)
         least_w.append((among.energy_j / among.time_s)[among.time_s <= most_s].min())
     words = [str(folder), *(["--max-slowdown", str(slowdown)] if slowdown else [])]
-    message = refused(capsys, *words, "--max-power-w", f"{min(least_w) * 0.9:g}")
+    message = refused(*words, "--max-power-w", f"{min(least_w) * 0.9:g}")
     slow = " at most 10 % slower than the fastest" if slowdown else ""
     said = re.fullmatch(
         r"campaign: --max-power-w: found [\d.]+, and no kernel has a setting"
@@ -67,7 +66,7 @@ def test_a_limit_on_power_that_no_kernel_keeps_is_answered_once(folder, capsys, 
         assert "has a mean power of at most" in printed
 
 
-def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
+def test_one_setting_for_all_is_compared_only_within_the_limits(folder):
     store = open_store(folder)
     free = store.predict(SITE).predictions[0].pick
     single = free.best_single
@@ -79,8 +78,7 @@ def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
     assert chosen
     assert all(one.pick.gain_over_best_single_pct != one.pick.gain_over_best_single_pct
                for one in chosen)  # fmt: skip
-    assert main(["predict", str(folder), "--max-power-w", repr(limit_w)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(prints("predict", folder, "--max-power-w", repr(limit_w)).split())
     assert (
         f"one setting for all: {single.core_mhz:g}/{single.mem_mhz:g} MHz, the best on average "
         f"without limits, is outside the limits for {len(chosen)} of {len(chosen)} kernels"
@@ -121,12 +119,12 @@ def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named_with_its_line(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+    folder: Path, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     path = tmp_path / "p.toml"
     assert PROFILE.count(old) == 1
     path.write_text(PROFILE.replace(old, new))
-    message = refused(capsys, str(folder), "--profile", str(path))
+    message = refused(str(folder), "--profile", str(path))
     assert said in message
     assert len(message.splitlines()) == 1
 
@@ -154,12 +152,10 @@ def table_of(folder: Path, clocks: str, settings: list[str]) -> str:
         ("core_mhz,mem_mhz", ["800,900", "1200,900", "1600,900", "800,1800", "1200,1800"]),
     ],
 )
-def test_all_settings_are_those_measured_where_all_are_measured(tmp_path, capsys, clocks, settings):
+def test_all_settings_are_those_measured_where_all_are_measured(tmp_path, clocks, settings):
     store = table_of(tmp_path, clocks, settings)
-    capsys.readouterr()
     shown = []
     for more in ([], ["--all-settings"]):
-        assert main(["predict", store, "--accept-unproven", "--json", *more]) == 0
-        shown.append(json.loads(capsys.readouterr().out))
+        shown.append(answers("predict", store, "--accept-unproven", *more))
     assert shown[0] == shown[1]
     assert all(pick["slurm_cannot_set"] == "" for pick in shown[0])

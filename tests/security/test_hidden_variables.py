@@ -30,6 +30,7 @@ from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from sites.site_reading import built_in_sites, read_site
 from tests.campaign.test_setups import changed
+from tests.commands import prints
 from tests.points import a_point
 from tests.shared_imports import program
 
@@ -79,19 +80,16 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_no_file_of_a_store_or_export_has_a_value(
-    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_file_of_a_store_or_export_has_a_value(measured: Path, tmp_path: Path) -> None:
     store = str(measured / "S")
     (setup,) = Path(store, "setups").glob("*.json")
     assert "TOKEN" in setup.read_text()  # its name is kept
     assert "TOKEN" in Path(store, "campaign.json").read_text()
-    assert main(["export", store, "--csv", str(tmp_path / "t.csv")]) == 0
-    assert main(["report", store, "-o", str(tmp_path / "r.html")]) == 0
-    assert main(["status", store, "--json"]) == 0
+    said = prints("export", store, "--csv", tmp_path / "t.csv")
+    said += prints("report", store, "-o", tmp_path / "r.html")
+    said += prints("status", store, "--json")
     point = (tmp_path / "t.csv").read_text().splitlines()[1].split(",")[0]
-    assert main(["show", store, point, "--json"]) == 0
-    said = capsys.readouterr().out
+    said += prints("show", store, point, "--json")
     assert "TOKEN" in said
     assert TOKEN not in said
     assert PLAIN not in said
@@ -226,16 +224,13 @@ secrets = ["TOKEN"]
 """
 
 
-def test_the_printed_script_hides_what_is_secret(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_printed_script_hides_what_is_secret(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(SLURM)
     (tmp_path / "c.toml").write_text(
         CAMPAIGN.split("settings", maxsplit=1)[0] + CAMPAIGN.split("\n", 4)[4]
     )
     for words in ([], ["--json"]):
-        assert main(["plan", str(tmp_path / "c.toml"), "--scripts", *words]) == 0
-        script = capsys.readouterr().out
+        script = prints("plan", tmp_path / "c.toml", "--scripts", *words)
         assert "export TOKEN=" in script
         assert f"export PLACES={PLAIN}" in script
         assert TOKEN not in script

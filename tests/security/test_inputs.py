@@ -25,6 +25,7 @@ from dvfs.files import MAX_BYTES, TooLargeError, read_input
 from dvfs.input_files import FileError
 from sites.meters.recorded import read_recording
 from sites.meters.shared.meter import MeterError
+from tests.commands import refuses
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
@@ -73,12 +74,8 @@ def no_file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.timeout(60)
-def test_what_is_no_file_is_refused(
-    verb: str, no_file: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    assert main(VERBS[verb](str(no_file), folder)) == 2
-    said = capsys.readouterr().err
+def test_what_is_no_file_is_refused(verb: str, no_file: Path, folder: Path) -> None:
+    said = refuses(*VERBS[verb](str(no_file), folder))
     assert len(said.splitlines()) == 1
     assert str(no_file) in said
 

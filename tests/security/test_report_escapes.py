@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from campaign.verbs.command_line import main
+from tests.commands import prints, refuses
 from tests.requirement import need_browser
 
 SITES = ("<script>alert(1)</script>", "</title></style><img src=x onerror=alert(2)>")
@@ -183,7 +184,7 @@ def test_a_browser_runs_nothing_of_the_names(hostile, shown, tmp_path):
     assert title == armed.split("<title>", 1)[1].split("</title>", 1)[0]
 
 
-def test_figures_are_well_formed_and_hold_no_script(hostile, tmp_path, capsys):
+def test_figures_are_well_formed_and_hold_no_script(hostile, tmp_path):
     assert main(["figures", str(hostile), "-o", str(tmp_path / "figures"), "--format", "svg"]) == 0
     svgs = sorted((tmp_path / "figures").rglob("*.svg"))
     assert svgs
@@ -201,7 +202,7 @@ def test_figures_are_well_formed_and_hold_no_script(hostile, tmp_path, capsys):
         ("..", "."),
     ],
 )
-def test_figures_stay_in_their_folder(tmp_path, sites, capsys):
+def test_figures_stay_in_their_folder(tmp_path, sites):
     store = store_of(tmp_path / "in", sites, ("ka",), "n1")
     output = tmp_path / "out" / "figures"
     assert main(["figures", str(store), "-o", str(output), "--format", "svg"]) == 0
@@ -210,7 +211,7 @@ def test_figures_stay_in_their_folder(tmp_path, sites, capsys):
     assert len(list(output.iterdir())) == len(sites)
 
 
-def test_tex_tables_run_no_command(tmp_path, capsys):
+def test_tex_tables_run_no_command(tmp_path):
     names = (r"\input{/etc/passwd}", r"\write18{id}", r"a & b % c _ # $x^2$ {~}")
     store = store_of(tmp_path / "in", ("s",), names, "n1")
     assert main(["figures", str(store), "-o", str(tmp_path / "figures"), "--format", "svg"]) == 0
@@ -294,11 +295,9 @@ def test_no_name_steers_the_terminal(steered, verb, capsys):
 
 
 @pytest.mark.parametrize("verb", SHOWN)
-def test_json_carries_names_as_escapes(steered, verb, capsys):
+def test_json_carries_names_as_escapes(steered, verb):
     first, *rest = SHOWN[verb]
-    capsys.readouterr()
-    assert main([first, str(steered), *rest, "--json"]) == 0
-    said = capsys.readouterr().out
+    said = prints(first, steered, *rest, "--json")
     assert steering(said) == []
     assert any(SITE in text or ESCAPES in text for text in texts(json.loads(said)))
 
@@ -331,14 +330,13 @@ def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
     assert steering(said) == []
 
 
-def test_a_mistake_on_standard_error_is_one_line_whatever_it_names(tmp_path, capsys):
+def test_a_mistake_on_standard_error_is_one_line_whatever_it_names(tmp_path):
     path = tmp_path / "c.toml"
     hostile = "a\\nb\\u001b[31m"
     path.write_text(
         f'name = "{hostile}"\n[[sites]]\nsite = "{hostile}"\n[[kernels]]\nkernel = "idle"\n'
     )
-    assert main(["plan", str(path)]) == 2
-    said = capsys.readouterr().err
+    said = refuses("plan", path)
     numbers = [re.search(r"c\.toml:(\d+): ", line) for line in said.splitlines()]
     assert [number and number[1] for number in numbers] == ["1", "3"]
     assert steering(said.rstrip("\n")) == []

@@ -12,7 +12,6 @@ import pytest
 from pydantic import ValidationError
 
 from campaign.plan.plan import Plan, make_plan
-from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from kernels.cuda.processor import TESLA_K20X
 from kernels.cuda.products.k20x import (
@@ -24,6 +23,7 @@ from kernels.cuda.products.k20x import (
 )
 from sites.simulated.machine import constant_w, iteration_s
 from sites.site_reading import BUILT_IN_SITES, read_site
+from tests.commands import refuses
 
 ROOT = Path(__file__).parents[4]
 DEFAULT = Setting(732.0, 2600.0)
@@ -168,14 +168,13 @@ def test_a_variant_that_cannot_run_is_refused(changed: dict[str, int], message: 
         CudaDgemmParams(**{"n": N} | changed)
 
 
-def test_it_is_refused_where_nothing_is_simulated(tmp_path: Path, capsys) -> None:
+def test_it_is_refused_where_nothing_is_simulated(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(
         'name = "c"\n[[sites]]\nsite = "localhost"\n'
         '[[kernels]]\nkernel = "cuda_dgemm"\nparams = { n = 64 }\n'
     )
-    assert main(["plan", str(path)]) == 2
-    message = capsys.readouterr().err
+    message = refuses("plan", path)
     assert "c.toml:5" in message
     assert "cuda_dgemm is counted only: there is no program that localhost could run" in message
 

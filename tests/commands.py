@@ -1,0 +1,45 @@
+"""``campaign VERB`` in a test's process: how it ends and what it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from typing import Any, NamedTuple
+
+from campaign.verbs.command_line import main
+
+
+class Written(NamedTuple):
+    """The exit code of a command, and its standard output and error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(*words: object) -> Written:
+    """Run a command of these words, each as ``str`` gives it."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([str(word) for word in words])
+    return Written(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
+
+
+def prints(*words: object, code: int = 0) -> str:
+    """The standard output of a command that ends with ``code``."""
+    done = run(*words)
+    assert done.code == code, done.err
+    return done.out
+
+
+def answers(*words: object, code: int = 0) -> Any:
+    """What a command prints with ``--json``."""
+    return json.loads(prints(*words, "--json", code=code))
+
+
+def refuses(*words: object, code: int = 2) -> str:
+    """The standard error, which has no traceback, of a command that ends with ``code``."""
+    done = run(*words)
+    assert done.code == code and "Traceback" not in done.err, done.out + done.err
+    return done.err
