@@ -6,9 +6,7 @@ stay what they are. A point's id is in stores: it may never change.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from contextlib import redirect_stderr
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,9 +15,9 @@ import pytest
 
 from campaign.plan.estimate import estimates
 from campaign.plan.plan import listed_inputs, make_plan
-from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.campaign.test_wrong_files import CAMPAIGN, SITE, WRONG, WRONG_OPTIONS, write_files
+from tests.commands import run
 from tests.docs.pages import ROOT
 from tests.kept import check_kept
 
@@ -121,10 +119,8 @@ def message(which: str, old: str, new: str) -> str:
     """What is said of a wrong file, without its folder."""
     with TemporaryDirectory() as folder:
         path = write_files(Path(folder), which, old, new)
-        said = io.StringIO()
-        with redirect_stderr(said):
-            code = main(["plan", str(path)])
-        return f"{code}: {said.getvalue().replace(folder, 'FOLDER')}"
+        done = run("plan", path)
+        return f"{done.code}: {done.err.replace(folder, 'FOLDER')}"
 
 
 def option(site: str) -> str:

@@ -3,7 +3,6 @@ messages, as of the same table read whole. The limits are lowered, so that small
 
 from __future__ import annotations
 
-import io
 import random
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.campaign.test_table import ROOT
+from tests.commands import run
 
 HEADER = ["site", "kernel", "node", "repeat", "core_mhz", "mem_mhz", "core_v", "time_s", "energy_j"]
 HEADER += ["power_w", "n_sp", "n_int"]
@@ -250,14 +250,11 @@ def test_what_only_all_rows_show_is_seen_in_parts(tmp_path, header, rows, map_te
 
 def imported(table, store, long: bool) -> tuple:
     """What an import prints, and the files that it leaves."""
-    out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.stdout", out)
-        patch.setattr("sys.stderr", err)
         if long:
             lowered(patch)
-        code = main(["import", str(table), "--store", str(store)])
-    said = [text.getvalue().replace(str(store), "S") for text in (out, err)]
+        code, *said = run("import", table, "--store", store)
+    said = [text.replace(str(store), "S") for text in said]
     files = {
         str(path.relative_to(store)): path.read_bytes()
         for path in sorted(store.rglob("*"))

@@ -5,17 +5,16 @@ before, or they must end with another exit code and name the file."""
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import random
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from campaign.verbs.command_line import main
+from tests import commands
+from tests.commands import Written, prints
 from tests.faults.outcome import Outcome
 
 SITE = "jetson-tk1"
@@ -45,22 +44,10 @@ NOT_READ = ("lock", "status.json", "status.html", "status.prom")
 """No command but watch reads these."""
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    error: str
-
-
-def ask(verb: str, store: Path) -> Said:
+def ask(verb: str, store: Path) -> Written:
     """Run a command on a store."""
-    out, error = io.StringIO(), io.StringIO()
-    words = COMMANDS[verb]
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        code = main([words[0], str(store), *words[1:], "--json"])
-    return Said(code, out.getvalue(), error.getvalue())
+    first, *words = COMMANDS[verb]
+    return commands.run(first, store, *words, "--json")
 
 
 def small_store(folder: Path) -> Path:
@@ -68,10 +55,9 @@ def small_store(folder: Path) -> Path:
     path = folder / "c.toml"
     path.write_text(CAMPAIGN)
     store = folder / "store"
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        assert main(["run", str(path), "--store", str(store), "--quiet"]) == 0
-        assert main(["fit", str(store), "--site", SITE]) == 0
-        assert main(["fit", str(store), "--site", SITE, "--name", "again"]) == 0
+    prints("run", path, "--store", store, "--quiet")
+    prints("fit", store, "--site", SITE)
+    prints("fit", store, "--site", SITE, "--name", "again")
     return store
 
 
@@ -123,7 +109,7 @@ def _other_bytes(kept: Path, folder: Path, how: str, rng: random.Random) -> byte
     return bytes(data)
 
 
-def same(said: Said, before: Said) -> bool:
+def same(said: Written, before: Written) -> bool:
     """Whether a command printed the same numbers; when a fit was made is none of them."""
     if said.code != before.code:
         return False
@@ -138,17 +124,17 @@ def same(said: Said, before: Said) -> bool:
     return bool(now == then)
 
 
-def wrong(verb: str, said: Said, before: Said, name: str) -> str:
+def wrong(verb: str, said: Written, before: Written, name: str) -> str:
     """What is wrong with what a command said of a store in which ``name`` was changed."""
     if same(said, before):
         return ""
     if said.code == 0:
         return f"{verb}: other output with exit code 0"
-    text = "".join((said.out + said.error).split())
+    text = "".join((said.out + said.err).split())
     # Of both generations' files, and of samples, their folder says enough.
     if Path(name).name in text or Path(name).parts[0] in text:
         return ""
-    return f"{verb}: does not name it: {(said.error or said.out)[-300:]}"
+    return f"{verb}: does not name it: {(said.err or said.out)[-300:]}"
 
 
 def run(count: int, seed: int, fits_of: int = 2) -> Iterator[Outcome]:

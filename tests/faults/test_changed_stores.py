@@ -38,7 +38,7 @@ for part in parts:
     path.chmod(0)
     for verb in verbs:
         said = ask(verb, store)
-        print(json.dumps([part, verb, said.code, said.out, said.error]))
+        print(json.dumps([part, verb, *said]))
     path.chmod(mode)
 """
 """Asks all that a store can be asked, one part of it after the other being closed."""
