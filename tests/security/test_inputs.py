@@ -133,8 +133,7 @@ def bombs() -> dict[str, Callable[[Path], None]]:
 
     def packed(pack: Callable[[bytes], bytes], part: bytes, times: int) -> Callable[[Path], None]:
         # Several streams one after another are one file.
-        stream = pack(part)
-        return lambda path: path.write_bytes(pack(TABLE.encode()) + stream * times) and None
+        return lambda path: path.write_bytes(pack(TABLE.encode()) + pack(part) * times) and None
 
     def repeated(path: Path) -> None:
         text = pa.array(["z" * (1 << 20)])
