@@ -1,10 +1,14 @@
-"""``campaign VERB`` in a test's process: how it ends and what it writes."""
+"""``campaign VERB`` in a test's process: how it ends and what it writes; and ``campaign run`` in
+another process."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from campaign.verbs.command_line import main
@@ -43,3 +47,19 @@ def refuses(*words: object, code: int = 2) -> str:
     done = run(*words)
     assert done.code == code and "Traceback" not in done.err, done.out + done.err
     return done.err
+
+
+def start(campaign: Path, *command: str | Path) -> subprocess.Popen[str]:
+    """Start ``campaign run`` in a session, with the store in the campaign file's folder.
+    ``command``: the words that stand for ``campaign``."""
+    return subprocess.Popen(
+        [
+            *(command or (sys.executable, "-m", "campaign")),
+            *("run", campaign, "--store", campaign.parent / "store"),
+        ],
+        cwd=Path(__file__).parents[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )

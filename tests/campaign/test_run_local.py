@@ -24,7 +24,7 @@ from campaign.store.layout import create_store, open_store
 from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites
 from tests.campaign.test_journal import measurement as journal_measurement
-from tests.commands import answers, refuses
+from tests.commands import answers, refuses, start
 from tests.shared_imports import program
 from tests.simulated_runs import simulate
 from tests.waiting import wait_until
@@ -71,18 +71,6 @@ def campaign_file(folder: Path, text: str = SIMULATED) -> Path:
     path = folder / "c.toml"
     path.write_text(text)
     return path
-
-
-def start(path: Path, *command: str | Path) -> subprocess.Popen[str]:
-    command = command or (sys.executable, "-m", "campaign")
-    return subprocess.Popen(
-        [*command, "run", str(path), "--store", str(path.parent / "store")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
 
 
 def run(path: Path) -> tuple[int, str]:

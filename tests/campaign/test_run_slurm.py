@@ -31,6 +31,7 @@ from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites, read_site
+from tests.commands import start
 from tests.points import a_point
 from tests.shared_imports import program
 from tests.slurm_cluster import SlurmCluster
@@ -101,18 +102,6 @@ kernel = "idle"
 params = { sleep_s = [1.5, 1.6, 1.7] }
 """
 """A run of these goes on until Slurm has been asked about a job that is lost at its beginning."""
-
-
-def start(campaign: Path, *command: str | Path) -> subprocess.Popen[str]:
-    command = command or (sys.executable, "-m", "campaign")
-    return subprocess.Popen(
-        [*command, "run", str(campaign), "--store", str(campaign.parent / "store")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
 
 
 def finish(campaign: Path) -> str:
