@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# FINDING: a TB/s of kerncraft 0.8.18 is 10 TB/s, and 10 Tflop/s are printed as one. Its prefixes go from 1e9 (G) to 1e13
-# (T) and 1e16 (P). Numbers below 9e12 are printed with G, and are right; what a machine file states in TB/s, as the
-# bandwidth of a cache over all cores or of HBM, is taken for ten times as much, and a roof or a performance of 9e12
-# and more is printed as a tenth. One would think that 1.5 TB/s and 1500 GB/s in a machine file are the same, and
-# that 20 "TFLOP/s" are 20e12. With the bandwidth in TB/s a kernel that is bound by memory is predicted to run at the
+# FINDING: a TB/s of kerncraft 0.8.18 is 10 TB/s, and 10 Tflop/s are printed as one. Its prefixes go from 1e9 (G) to
+# 1e13 (T) and 1e16 (P). Numbers below 9e12 are printed with G, and are right; what a machine file states in TB/s, as
+# the bandwidth of a cache over all cores or of HBM, is taken for ten times as much, and a roof or a performance of 9e12
+# and more is printed as a tenth. One would think that 1.5 TB/s and 1500 GB/s in a machine file are the same, and that
+# 20 "TFLOP/s" are 20e12. With the bandwidth in TB/s a kernel that is bound by memory is predicted to run at the
 # processor's peak; a node of 40 Tflop/s seems to have 4.
 #
 # Seen with kerncraft 0.8.18, a machine file with the same bandwidth in two spellings, and a clock of 2.5 GHz:
