@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # FINDING: Devito 4.8.23 counts the flops and bytes of every time step for an equation that runs in each tenth only.
 # With a ConditionalDimension of factor=10, as for snapshots, imaging conditions and averages, the generated code has an
-# "if" around the loops, and the time that Devito measures is that of the steps that run them; ops and traffic are those
-# of all steps. One would think that Gflop/s are the operations that were done divided by the time that they took. The
-# performance is ten times what it is, often above the processor's peak, and the flop per joule too; the number of flops
-# of a whole propagator is wrong by its conditional part. The arithmetic intensity is right, since both are.
+# "if" around the loops, and Devito measures the time of the steps that run them, but counts the operations and the
+# traffic of all steps. One would think that Gflop/s are the operations that were done divided by the time that they
+# took. The performance is ten times what it is, often above the processor's peak, and the flop per joule too; the
+# number of flops of a whole propagator is too high by what the equation did not do. The arithmetic intensity is right,
+# since flops and bytes are wrong by the same factor.
 #
 # Seen with devito 4.8.23 and sympy 1.14.0, f = f + u * u * u on 200 x 200 points, 50 steps:
 #   each step: 50 times done, 150 flop a point counted, 150 done

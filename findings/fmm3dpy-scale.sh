@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# FINDING: fmm3dpy 2.1.0's potentials are 4 pi times smaller than those of 1.0.0, which the registry has before it, for
-# the same call: charges, dipoles, gradients, Helmholtz and Stokes alike. The potential of dipoles, in both, has the
-# other sign than the documentation of lfmm3d: that adds v . grad(1/|x - y|), with the gradient at x that the charges'
-# has, and the values are those of minus this sum. hfmm3d, the same at a wave number of nearly 0, documents the minus.
-# One would think that a call that does not change keeps its result, and that a direct sum written from the
-# documentation checks it. The error against a reference of 1.0.0 is 92 %, and for dipoles 200 % against the documented
-# sum, whatever precision is asked for; the times look right. A tuning that rejects inexact settings rejects all.
+# FINDING: fmm3dpy 2.1.0 gives potentials that are 4 pi times smaller than what 1.0.0, the release before it in the
+# registry, gives for the same call: charges, dipoles, gradients, Helmholtz and Stokes alike. The potential of dipoles,
+# in both, has the other sign than the documentation of lfmm3d: that adds v . grad(1/|x - y|), with the gradient at x
+# that the charges' has, and the library computes minus this sum. hfmm3d, the same at a wave number of nearly 0,
+# documents the minus. One would think that a call that does not change keeps its result, and that a direct sum written
+# from the documentation checks it. The error against a reference of 1.0.0 is 92 %, and for dipoles 200 % against the
+# documented sum, whatever precision is asked for; the times look right. A tuning that rejects inexact settings rejects
+# all.
 #
 # Seen with fmm3dpy 1.0.0 (numpy 1.26.4) and 2.1.0 (numpy 2.3.5), 1000 sources, eps 1e-9, value / sum without 4 pi:
 #   1.0.0: charges 1.0000, dipoles -1.0000, Helmholtz 1.0000

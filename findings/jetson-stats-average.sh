@@ -2,9 +2,9 @@
 # FINDING: the "power average" of jetson-stats 7.2.2 is nearly the power of the last readings. For each rail of a
 # Jetson, and for the total, avg is the mean of the power that was just read and of the avg before it: the last reading
 # counts a half, the four last of them 94 %, whatever came before. One would think of the mean since the service or the
-# program began, as tegrastats has beside its powers under the same name. Multiplied by the time of a run, an avg that
-# is read a few seconds after the run's end is its idle power times its time; one that is read at the end of a run with
-# a varying load is that of its last phase. Each reading is rounded down, too.
+# program began, which tegrastats prints after each power. Multiplied by the time of a run, an avg that is read a few
+# seconds after the run's end is its idle power times its time; one that is read at the end of a run with a varying load
+# is the power of its last phase. Each reading is rounded down, too.
 #
 # Seen with jetson-stats 7.2.2, the files of a Jetson's sensor simulated, a reading a second:
 #   60 s at 30000 mW, then 5 s at 5000 mW: mean 28076 mW, avg 5781 mW

@@ -3,8 +3,8 @@
 # cuts the list of all measured kernels into pieces of one length, the mean number of kernels a run, and adds up each
 # piece by combine_kernel_metrics; which kernel was launched by which setting is not looked at. Only if the mean is no
 # whole number does it say "Expect same number of kernels per run". One would think that a number that differs is
-# refused, or that each run has its own kernels. A solver with a kernel for each level, measured with 1, 2 and 3 levels,
-# has a mean of 2: the settings have times that none of them has, and another one is the fastest.
+# refused, or that each run gets the kernels that it launched. A solver with a kernel for each level, measured with 1, 2
+# and 3 levels, has a mean of 2: the settings have times that none of them has, and another one is the fastest.
 #
 # Seen with nsight-python 1.1.0, kernels of 100 us (1 level), of 40 us (2 levels) and of 30 us (3 levels):
 #   1 level: 140 us, its kernel 100 us

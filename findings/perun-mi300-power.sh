@@ -3,7 +3,7 @@
 # power of the socket, which Instinct GPUs have up to the MI200. From the MI300 on, and this is in the library's
 # documentation, they have the current power in its place, and the average is "N/A"; perun takes that for a GPU without
 # a power sensor, and says so in a log line of the level info, which is not shown by default. One would think of the
-# other field, or of a warning. The energy of an application that runs on the GPUs is then that of the processors, and
+# other field, or of a warning. An application that runs on the GPUs then gets the energy of the processors alone, and
 # the same program on the same node seems to need less energy once it computes on the GPU.
 #
 # Seen with perun 1.0.0 and a stand-in for amdsmi, with the answers of an MI250 and of an MI300X at 700 W:

@@ -4,7 +4,7 @@
 # files, xarray takes the differences of the dates as plain numbers in the unit that datetime_unit names, and the result
 # keeps the unit of the powers. One would think that units that go with the values catch just this. 3 kWh are "3 W", in
 # hours, or "10800000 W", in seconds; nothing is said, a sum of such energies and powers goes through, and the
-# derivative of an energy, which is the power, is in J and is not to be had in W.
+# derivative of an energy, which is a power, is in J, and cannot be converted to W.
 #
 # Seen with pint-xarray 0.6.1, xarray 2026.9.0 and pint 0.25.3, 200 W for a minute:
 #   times in seconds: integral 12000 second * watt, 12000 J

@@ -4,7 +4,7 @@
 # minutes before now, and "now" is the moment at which the module was imported, for as long as the process lives. One
 # would think of the ten minutes before the call. Nothing looks wrong: the samples are real, as many as expected, and
 # have the right labels. A monitor that adds them up multiplies the energy before its start, idle in most cases, by the
-# number of its calls, and the runs that it was to measure are in none of them.
+# number of its calls, and never sees the runs that it was to measure.
 #
 # Seen with prometheus-api-client 0.7.2 and a stand-in for Prometheus, idle at 100 W, at 300 W from the import on:
 #   asked 1 s after the import: the window ends 1 s ago, mean 100 W

@@ -2,9 +2,10 @@
 # FINDING: pyrsmi 1.1.0 gives -1 W as the power of an AMD GPU up to the MI200, where AMD's amdsmi package is installed.
 # That package answers "N/A" for a field that a GPU does not have; the MI200 has the average power of the socket, and
 # not the current one. pyrsmi looks at the current one first, by comparing it with 0; the comparison of a text fails,
-# which is taken for an error of the library, logged at the level debug, and answered by -1. The average power beside it
-# is not looked at. One would think that the field that is there is used, as the function's documentation says. With
-# powers added up over time each GPU takes energy away from the node; with an MI300 the same program is right.
+# which is taken for an error of the library, logged at the level debug, and answered by -1. The average power, in the
+# same answer, is not looked at. One would think that the field that is there is used, as the function's documentation
+# says. With powers added up over time each GPU takes energy away from the node; with an MI300 the same program is
+# right.
 #
 # Seen with pyrsmi 1.1.0 and a stand-in for amdsmi, with the answers of an MI250 at 500 W and of an MI300X at 700 W:
 #   MI250: -1 W

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# FINDING: vessim 0.16.0 takes the power of one GPU for that of a node. Its PrometheusSignal, "energy usage data from
-# a Prometheus instance", uses the first series of a query's answer and drops the others. Prometheus answers with a
-# series for each label set: DCGM_FI_DEV_POWER_USAGE{Hostname="node1"} has one for each GPU, and no promised order.
-# One would think of their sum, or of an error, as for an answer without a series. Demand, imported energy and
-# emissions of a node of 8 GPUs are an eighth or less, as the first GPU may be the idle one; sum(...) around the query
-# gives the right ones.
+# FINDING: vessim 0.16.0 takes the power of one GPU for the power of a node. Its PrometheusSignal, "energy usage data
+# from a Prometheus instance", uses the first series of a query's answer and drops the others. Prometheus answers with a
+# series for each label set: DCGM_FI_DEV_POWER_USAGE{Hostname="node1"} has one for each GPU, and no promised order. One
+# would think of their sum, or of an error, as for an answer without a series. Demand, imported energy and emissions of
+# a node of 8 GPUs are an eighth or less, as the first GPU may be the idle one; sum(...) around the query gives the
+# right ones.
 #
 # Seen with vessim 0.16.0, a stand-in for Prometheus, one GPU at 60 W and seven at 300 W:
 #   a series for each GPU: 60 W; sum(): 2160 W

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# FINDING: vessim 0.16.0's carbon intensity from WattTime is a percentile. WatttimeSignal, the "current marginal
-# carbon intensity in lbs CO2/MWh" by its documentation, asks WattTime's signal-index, which gives the current rate's
-# place among those of its region from 0 to 100; the answer says so in its meta data, which are not read. The rate
+# FINDING: vessim 0.16.0's carbon intensity from WattTime is a percentile. WatttimeSignal, the "current marginal carbon
+# intensity in lbs CO2/MWh" by its documentation, asks WattTime's signal-index, which says from 0 to 100 how high the
+# current rate is among the rates of its region; the answer says so in its meta data, which are not read. The rate
 # itself is in another place of WattTime's service. One would think that a number that is called an intensity can be
-# multiplied by an energy, and compared between sites: the 80 of a region on water power then is more than the 20 of
-# one on coal. Converted from lbs/MWh, 80 is 36 g/kWh, a value that a grid may have.
+# multiplied by an energy, and compared between sites: the 80 of a region on water power then is more than the 20 of one
+# on coal. Converted from lbs/MWh, 80 is 36 g/kWh, a value that a grid may have.
 #
 # Seen with vessim 0.16.0 and a stand-in for the service of WattTime:
 #   HYDRO: rate 50 lbs/MWh, percentile 80; WatttimeSignal 80
