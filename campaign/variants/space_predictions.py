@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dvfs.dataset import Columns
 
 
+THREADS = "threads"
+"""The parameter that :func:`~campaign.variants.stated_terms.stated_terms` divides terms by."""
 MOST_NEAR = 200
 """The most variants near the best that a result lists."""
 
@@ -208,7 +210,7 @@ def _picks(
     """The pick of each problem of a sweep."""
     kernel = find_kernel(sweep.entry.kernel)
     params = [json.loads(text) for text in sweep.params]
-    terms = stated_terms(sweep.entry.kernel, sweep.params)
+    terms = stated_terms(sweep.entry.kernel, sweep.params, shares=True)
     if not terms:
         raise FitError(
             f"{sweep.entry.kernel} does not state what its time is a sum of, so variants that "
@@ -227,6 +229,7 @@ def _picks(
         price = _price(prices, measured, problem, sweep)
         rows = np.array(members)
         columns = {name: column[rows] for name, column in terms.items()}
+        _check_priced(price, columns, measured, problem, [params[index] for index in members])
         n_ranks = sweep.entry.ranks * site.nodes_per_point
         counts: dict[str, np.ndarray] = {}  # of all ranks, as the store has them
         for name in set(columns) & set(kernel.classes):
@@ -283,6 +286,38 @@ def _price(
         f"{' '.join(texts.values())}; it has: {families}. Measure some of its variants first: "
         f"campaign tune"
     )
+
+
+def _check_priced(
+    price: LinearCost,
+    columns: Mapping[str, np.ndarray],
+    measured: MeasuredVariants,
+    problem: Mapping[str, Any],
+    members: Sequence[Mapping[str, Any]],
+) -> None:
+    """Raise FitError where variants of a problem take what no measured variant of its family took,
+    so that it has no price: a term, or another number of threads than the only one measured.
+
+    ``columns``: the terms of the ``members``, the parameters of the problem's variants.
+    """
+    remedy = "measure such variants, or leave them out of the space"
+    priced = {term.partition(" / ")[0] for term in price.terms}
+    for name, column in columns.items():
+        if " / " not in name and name not in priced and np.any(column != 0):
+            raise FitError(
+                f"no variant of {measured.kernel} that was measured at {measured.site} has any "
+                f"{name}, so its time is not known; variants of the space have some: {remedy}"
+            )
+    texts = {name: value for name, value in problem.items() if isinstance(value, str)}
+    family = measured.families.index(texts)
+    of_family = {measured.variant[row] for row in np.flatnonzero(measured.family == family)}
+    threads = {measured.instances[i].params.get(THREADS, 1) for i in of_family}
+    others = sorted({params.get(THREADS, 1) for params in members} - threads)
+    if len(threads) == 1 and others:
+        raise FitError(
+            f"{measured.kernel} was measured at {measured.site} with {THREADS} = {min(threads)} "
+            f"alone, and variants of the space have {', '.join(map(str, others))}: {remedy}"
+        )
 
 
 def _terms_at(

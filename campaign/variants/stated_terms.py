@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.costs.linear_cost import at_clocks
 from kernels.registry import KERNELS, find_kernel
 
 
@@ -15,12 +14,18 @@ def stated_metrics(kernel: str) -> tuple[str, ...]:
     return find_kernel(kernel).timed if kernel in KERNELS else ()
 
 
-def stated_terms(kernel: str, params: Sequence[str]) -> dict[str, np.ndarray]:
+SHARE = " / threads"
+"""Ends the name of one thread's share of a term."""
+
+
+def stated_terms(
+    kernel: str, params: Sequence[str], *, shares: bool = False
+) -> dict[str, np.ndarray]:
     """Term -> its number in one iteration of each variant (n,): the counts, the metrics that the
     kernel names as timed, and where variants differ in their threads the share of one thread.
     Empty where the kernel names no metric, or is not in the registry.
 
-    ``params``: each variant's parameters, as JSON.
+    ``params``: each variant's parameters, as JSON. ``shares``: also where they do not differ.
     """
     if not stated_metrics(kernel):
         return {}
@@ -37,4 +42,7 @@ def stated_terms(kernel: str, params: Sequence[str]) -> dict[str, np.ndarray]:
         threads.append(float(getattr(validated, "threads", 1)))
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: np.array([row.get(name, 0.0) for row in rows]) for name in names}
-    return at_clocks(columns, {"threads": np.array(threads)})
+    if shares or len(set(threads)) > 1:
+        of_one = {f"{name}{SHARE}": column / threads for name, column in columns.items()}
+        columns |= of_one
+    return columns

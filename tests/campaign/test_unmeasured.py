@@ -223,6 +223,40 @@ def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path):
         assert pick["energy_j"] == pytest.approx(measured_j, rel=0.01)
 
 
+def threaded(*threads: int) -> str:
+    """The campaign file, with these numbers of threads in its space."""
+    return CAMPAIGN.replace("tile_t =", f"threads = {list(threads)}\ntile_t =")
+
+
+def test_threads_divide_the_time_whatever_the_space_has(folder, tmp_path):
+    """Measured with 1, 2 and 4 threads, each of which takes an equal part of the time."""
+    prints("export", str(folder / "s"), "--csv", str(tmp_path / "t.csv"))
+    table = pd.read_csv(tmp_path / "t.csv")
+    counts = [name for name in table if name.startswith("n_")]
+    measured = ["site", "kernel", "params", "repeat", "time_s", "energy_j", "core_mhz", "mem_mhz"]
+    one = table[[*measured, *counts]]
+    parts = []
+    for threads in (1, 2, 4):
+        params = [json.dumps(json.loads(text) | {"threads": threads}) for text in one.params]
+        parts.append(one.assign(params=params, time_s=one.time_s / threads))
+    pd.concat(parts).to_csv(tmp_path / "threads.csv", index=False)
+    store = str(tmp_path / "s")
+    prints("import", str(tmp_path / "threads.csv"), "--store", store)
+    for threads in ((1, 2), (2,), (1, 2, 4), (8,)):
+        file = folder / "threads.toml"
+        file.write_text(threaded(*threads))
+        words = ("predict", store, "--space", str(file), "--objective", "time")
+        for pick in answers(*words)["picks"]:
+            assert pick["params"]["threads"] == max(threads)
+            alone_s = true_costs({**pick, "params": {**pick["params"], "threads": 1}})[1]
+            assert pick["time_s"] == pytest.approx(alone_s / max(threads), rel=0.01)
+    file.write_text(threaded(1, 2))
+    only_one = refuses("predict", str(folder / "s"), "--space", str(file))
+    assert (
+        "was measured at board with threads = 1 alone, and variants of the space have 2" in only_one
+    )
+
+
 def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp_path):
     """An imported table has no space: its two stencils count different work."""
     table, store = str(tmp_path / "t.csv"), str(tmp_path / "again")
