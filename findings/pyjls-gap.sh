@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # FINDING: pyjls 0.17.0, for the power traces of Joulescopes, loses what was before a gap. Where samples are missing,
 # the file has NaN in their place. fsr_statistics over a range with a gap that fills an entry of the file's summaries,
-# from some hundred samples on, gives NaN for the mean, and the lowest and highest power of what follows the gap alone;
-# its documentation calls the statistics of one range sample-accurate. One would think of the statistics of the samples
-# that are there, as they are for a gap of one sample, or of NaN for all. A trace with its load before and its idle time
-# after the gap has the idle power as its highest; the idle power before is not the lowest. With integers in place of
-# floating point numbers a gap is 0 W, and counts for mean and lowest power.
+# from some hundred samples on (some thousand in a long range), gives NaN for the mean, and the lowest and highest power
+# of what follows the gap alone; its documentation calls the statistics of one range sample-accurate. One would think of
+# the statistics of the samples that are there, as they are for a gap of one sample, or of NaN for all. A trace with its
+# load before and its idle time after the gap has the idle power as its highest; the idle power before is not the
+# lowest. With integers in place of floating point numbers a gap is 0 W, and counts for mean and lowest power.
 #
 # Seen with pyjls 0.17.0 and numpy 2.3.5, 50 s of 300 W, a gap, then 100 W up to 100 s, 1000 samples a second:
 #   gap of 1 sample: mean 200.0 W, lowest 100 W, highest 300 W
