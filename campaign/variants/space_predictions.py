@@ -240,7 +240,8 @@ def _picks(
         if energies is not None:
             for s, setting in enumerate(settings):
                 energy_j[s] = energies.at_setting_j(counts, time_s[s], setting)
-        scores = goal.score(energy_j, time_s)
+        # Flat: an objective relative to the least takes that of all variants at all settings.
+        scores = goal.score(energy_j.ravel(), time_s.ravel()).reshape(time_s.shape)
         s, best = divmod(int(np.nanargmin(scores)), len(members))
         near_rows = rows[near_least(scores[s])].tolist()
         picks.append(

@@ -5,6 +5,7 @@ The simulated machine's noise is off, so that what is predicted can be compared 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -278,6 +279,25 @@ def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp
         assert pick["energy_j"] == pytest.approx(own["energy_j"], rel=1e-6)
     one = answers(*words, "--problem", "stencil=j2d")
     assert [own["variants"] for own in one["problems"]] == [18]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9, 1.0])
+def test_a_weighted_objective_is_relative_to_the_least_of_all_variants(folder, alpha):
+    """Against every variant of the space at every setting, by the machine's constants."""
+    words = ("predict", str(folder / "s"), "--space", str(folder / "c.toml"))
+    for pick in answers(*words, "--objective", f"weighted:{alpha:g}")["picks"]:
+        settings = itertools.product((400, 800), (1000, 2000))
+        tiles = itertools.product((2, 8, 16), (2, 8, 32), (16, 128))
+        costs = {}
+        for (core_mhz, mem_mhz), tile in itertools.product(settings, tiles):
+            params = dict(zip(("tile_t", "tile_1", "tile_2"), tile, strict=True))
+            at = {"core_mhz": core_mhz, "mem_mhz": mem_mhz, "params": params}
+            costs[core_mhz, mem_mhz, *tile] = true_costs({**pick, **at})
+        energy_j, time_s = np.array(list(costs.values())).T
+        scores = alpha * time_s / time_s.min() + (1.0 - alpha) * energy_j / energy_j.min()
+        best = list(costs)[int(np.argmin(scores))]
+        tile = (pick["params"][name] for name in ("tile_t", "tile_1", "tile_2"))
+        assert (pick["core_mhz"], pick["mem_mhz"], *tile) == best
 
 
 def test_without_a_fit_the_objective_time_needs_none(folder):
