@@ -42,8 +42,7 @@ Within a level, Benjamini & Hochberg's (1995) procedure finds the significant ch
 and both quantities. Between equal sets the probability of any false alarm is then at most this, and
 at most this share of the reported changes is false."""
 Level = Literal["site", "kernel", "point"]
-LEVELS: tuple[Level, ...] = ("site", "kernel", "point")
-PLACE = {
+PLACE: dict[Level, list[str]] = {
     "site": [],
     "kernel": ["label"],
     "point": ["label", "partition", *AXES],
@@ -286,7 +285,7 @@ def _changes(rows: Rows, model: NoiseModel, site: str, quantity: str) -> list[Ch
     cells = rows.cells
     groups = (np.zeros(len(cells), int), cells["kernel_code"].to_numpy(), np.arange(len(cells)))
     changes = []
-    for level, group in zip(LEVELS, groups, strict=True):
+    for level, group in zip(PLACE, groups, strict=True):
         group_ratios = ratios(rows, model, group)
         identity = cells.loc[group_ratios.first, PLACE[level]].rename(columns={"label": "kernel"})
         for i, names in enumerate(identity.to_dict("records")):
@@ -334,9 +333,9 @@ def with_adjusted(changes: Sequence[Change]) -> list[Change]:
     """The changes with ``adjusted_p``: see :data:`ALPHA`."""
     adjusted = np.full(len(changes), math.nan)
     p = np.array([change.p for change in changes])
-    for level in LEVELS:
+    for level in PLACE:
         at_level = np.array([change.level == level for change in changes], bool)
-        adjusted[at_level] = np.minimum(benjamini_hochberg(p[at_level]) * len(LEVELS), 1.0)
+        adjusted[at_level] = np.minimum(benjamini_hochberg(p[at_level]) * len(PLACE), 1.0)
     return [
         replace(change, adjusted_p=float(value))
         for change, value in zip(changes, adjusted, strict=True)

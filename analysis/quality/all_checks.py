@@ -23,7 +23,6 @@ from analysis.quality.clocks import (
     too_many_cycles,
 )
 from analysis.quality.finding import SEVERITIES, Finding
-from analysis.quality.levels import power_levels, run_lengths, time_levels
 from analysis.quality.noise import median_grid, repeat_noise
 from analysis.quality.origins import estimated, mixed_setups, recorded_energies, unproven_clocks
 from analysis.quality.possible_values import (
@@ -38,6 +37,7 @@ from analysis.quality.possible_values import (
     voltages_missing,
 )
 from analysis.quality.power_caps import limits_not_kept, power_caps
+from analysis.quality.powers_of_ten import power_levels, run_lengths, time_levels
 from analysis.quality.repeats import (
     identical,
     level_changes,

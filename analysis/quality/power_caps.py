@@ -36,24 +36,19 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> Iterator[Finding]:
     if swept:
         name, values = next(iter(swept.items()))
         capped = np.flatnonzero(caps[name] != "")
-        sweep = f"{name} was swept ({len(values)} values: {', '.join(values[:4])}...)"
-        if fixed or off.any():
-            reason = (
-                "the clocks were not" if fixed else "the achieved clocks are not the nominal ones"
-            )
-            yield Finding(
-                "power caps",
-                "refused",
-                rows.index[capped],
-                f"{sweep} and {reason}: under a cap the clock follows the load, so energy "
-                f"cannot be given by clock; {remedy}",
-            )
-            return
+        refused = fixed or bool(off.any())
+        beside = "the clocks were not" if fixed else "the achieved clocks are not the nominal ones"
+        effect = (
+            f"and {beside}: under a cap the clock follows the load, so energy cannot be given by "
+            f"clock"
+            if refused
+            else "beside the clocks: under a cap the nominal clock may not be reached"
+        )
         yield Finding(
             "power caps",
-            "warning",
+            "refused" if refused else "warning",
             rows.index[capped],
-            f"{sweep} beside the clocks: under a cap the nominal clock may not be reached; "
+            f"{name} was swept ({len(values)} values: {', '.join(values[:4])}...) {effect}; "
             f"{remedy}",
         )
         return

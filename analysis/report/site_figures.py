@@ -58,9 +58,8 @@ from analysis.rooflines.roofline import (
     PairPoints,
     Roofline,
     fastest_setting,
-    pair_points,
+    pair_rooflines,
     roof_fractions,
-    roofline,
 )
 from dvfs.kernel_instance import KernelInstance
 
@@ -200,14 +199,7 @@ def roofline_lines(site: SiteReport) -> tuple[str, list[tuple[PairPoints, Roofli
     if data is None or not data.counts:
         return "", []
     setting = _setting(site, data)
-    lines = []
-    for points in pair_points(data, setting):
-        try:
-            line = roofline(data, points.operation, points.memory, setting, site.fit)
-        except FitError:  # the fit has dropped the class: only time can be shown
-            line = roofline(data, points.operation, points.memory, setting)
-        lines.append((points, line))
-    return setting_label(data.settings[setting]), lines
+    return setting_label(data.settings[setting]), pair_rooflines(data, setting, site.fit)
 
 
 def site_lines(site: SiteReport) -> list[Roofline]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from analysis.rooflines.regression import (
     cache_energies,
     regress,
 )
-from analysis.rooflines.roofline import Roofline, pair_points, roofline, verdict
+from analysis.rooflines.roofline import Roofline, pair_rooflines, verdict
 from dvfs.dataset import MEMORY_CLASSES
 
 CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -46,8 +47,8 @@ def rooflines_at(
         NoPairsError: no kernels of one class of operations and one of bytes, at two intensities.
         CapError: a cap that is not above the constant power.
     """
-    all_points = pair_points(data, setting)
-    if not all_points:
+    lines = pair_rooflines(data, setting, fit)
+    if not lines:
         at_setting = data.take(data.setting == setting)
         remedy = "measure such kernels, or name another setting"
         if not at_setting.has_counts.any():
@@ -66,14 +67,12 @@ def rooflines_at(
     except FitError as error:
         missing = str(error)
     pairs = []
-    for points in all_points:
-        line, energy_from, reason = _line(
-            data, (points.operation, points.memory), setting, fit, regression
-        )
+    for points, fitted in lines:
+        line, energy_from, reason = _with_energies(fitted, regression, missing)
         origin = {
             "kernels": len(points.kernels),
             "energy_from": energy_from,
-            "energy_missing": None if energy_from else reason or missing,
+            "energy_missing": reason,
         }
         pairs.append(line_as_dict(line, cap_w if energy_from else None, trades) | origin)
     return {
@@ -86,23 +85,17 @@ def rooflines_at(
     }
 
 
-def _line(
-    data: Observations,
-    classes: tuple[str, str],
-    setting: int,
-    fit: Fit | None,
-    regression: Regression | None,
-) -> tuple[Roofline, str | None, str]:
-    """The roofline of two classes, the source of its energies (``fit``, else ``regression``, else
-    None), and the reason if there is none."""
-    if fit is not None:
-        try:
-            return roofline(data, *classes, setting, fit), "fit", ""
-        except FitError:  # The fit excludes the class; the regression may have it.
-            pass
-    line = roofline(data, *classes, setting)
+def _with_energies(
+    line: Roofline, regression: Regression | None, missing: str | None
+) -> tuple[Roofline, str | None, str | None]:
+    """A roofline, with the energies of the regression if it has none of a fit; their source
+    (``fit``, ``regression`` or None); and if None the reason, ``missing`` without a regression."""
+    if not math.isnan(line.eps_op_j):
+        return line, "fit", None
+    if regression is None:
+        return line, None, missing
     try:
-        return (regression.on(line), "regression", "") if regression else (line, None, "")
+        return regression.on(line), "regression", None
     except FitError as error:
         return line, None, str(error)
 

@@ -324,6 +324,21 @@ def roofline(
     )
 
 
+def pair_rooflines(
+    data: Observations, setting: int, fitted: Fit | None
+) -> list[tuple[PairPoints, Roofline]]:
+    """The points of each pair of classes (:func:`pair_points`) with its roofline, which has no
+    energies if there is no fit or the fit lacks a class."""
+    pairs = []
+    for points in pair_points(data, setting):
+        try:
+            line = roofline(data, points.operation, points.memory, setting, fitted)
+        except FitError:
+            line = roofline(data, points.operation, points.memory, setting)
+        pairs.append((points, line))
+    return pairs
+
+
 @dataclass(frozen=True)
 class RoofFraction:
     """A kernel's fraction of the roof (0 to 1), the median over its rows, and the class that limits

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from analysis.quality import Finding, check, describe
-from analysis.quality.levels import power_levels
 from analysis.quality.noise import MedianGrid
+from analysis.quality.powers_of_ten import power_levels
 from analysis.quality.rows import rows_of
 from tests.analysis.simulated_tk1 import simulated_dataset
 from tests.frames import as_dataset
