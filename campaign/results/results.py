@@ -590,11 +590,13 @@ class Results:
     def _energies(self, site: str, fit: str) -> Energies:
         from campaign.variants.models import Energies  # noqa: PLC0415
 
+        source = self.fit_source(site, fit)
         return Energies(
             name=fit,
             fit=self.kept_fit(site, fit),
             data=self.observations(site),
             volts=self.setting_volts(site),
+            why_stale=source.why_stale if source.stale else "",
         )
 
     def variants(
@@ -613,7 +615,7 @@ class Results:
             has_fit = (site, fits.DEFAULT) in self.kept_fits
             return self._energies(site, fits.DEFAULT) if has_fit else None
 
-        return study_variants(
+        result = study_variants(
             self.store,
             self.columns,
             site,
@@ -622,6 +624,10 @@ class Results:
             setting,
             lambda variants: predicted_costs(self.store, self.columns, variants, energies),
         )
+        if all(math.isnan(variant.predicted_j) for variant in result.study.variants):
+            return result
+        source = self.fit_source(site)
+        return replace(result, why_stale=source.why_stale if source.stale else "")
 
     def policy(self, site: str, limits: Mapping[str, Any], **options: Any) -> PolicyDraft:
         """The picks of :meth:`predict` within ``limits`` as a policy that a cluster applies.

@@ -60,12 +60,14 @@ FOLDS = 50
 @dataclass(frozen=True, kw_only=True)
 class Energies:
     """The inputs to predict energies: a fit and its ``name``, the site's measurements, and voltages
-    by setting."""
+    by setting. ``why_stale``: why the fit is not of the measurements that the store has now, with
+    the remedy; empty if it is."""
 
     name: str
     fit: Fit
     data: Observations
     volts: Volts
+    why_stale: str = ""
 
     def at_setting_j(
         self,

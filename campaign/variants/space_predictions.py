@@ -91,10 +91,19 @@ class SpacePredictions:
     fit: str | None
     """The name of the fit that predicts energies; None where they are not predicted."""
     picks: tuple[SpacePick, ...]
+    why_stale: str = ""
+    """Why the fit is not of the measurements that the store has now; empty if it is."""
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign predict --space --json``."""
-        return vars(self) | {"picks": [pick.as_dict() for pick in self.picks]}
+        return {
+            "site": self.site,
+            "simulated": self.simulated,
+            "objective": self.objective,
+            "fit": self.fit,
+            **({"fit_stale": self.why_stale} if self.why_stale else {}),
+            "picks": [pick.as_dict() for pick in self.picks],
+        }
 
     def to_pandas(self) -> pd.DataFrame:
         """The picks, a row each."""
@@ -153,6 +162,7 @@ def predict_space(
         objective=objective,
         fit=None if energy_inputs is None else energy_inputs.name,
         picks=tuple(picks),
+        why_stale="" if energy_inputs is None else energy_inputs.why_stale,
     )
 
 

@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VariantResult:
-    """A study of variants; ``study``: the result of :mod:`analysis.choice.variants`."""
+    """A study of variants; ``study``: the result of :mod:`analysis.choice.variants`.
+
+    ``why_stale``: why the fit that predicts energies is not of the measurements that the store has
+    now; empty if it is, or predicts none.
+    """
 
     study: VariantStudy
+    why_stale: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign variants --json``."""

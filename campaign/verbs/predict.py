@@ -174,6 +174,8 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
         f"{site}: variants of the space, predicted from {basis}; objective "
         f"{shown.objective}, {energies}"
     )
+    if shown.why_stale:
+        explain(f"warning: fit {shown.fit}: {shown.why_stale}")
     names = problem_names([pick.problem for pick in shown.picks])
     for name, pick in zip(names, shown.picks, strict=True):
         say(f"\n{pick.kernel} {name}".rstrip())

@@ -52,6 +52,12 @@ def run(arguments: Namespace) -> int:
     result = store.variants(site, arguments.kernel, problem=problem, setting=setting)
     if arguments.json and (left_out := _left_out(result.study)):
         say(left_out, sys.stderr)
+    if result.why_stale:
+        text = f"warning: the fit that predicts energies: {result.why_stale}"
+        if arguments.json:
+            say(text, sys.stderr)
+        else:
+            explain(text)
     return answer(arguments.json, result.as_dict, lambda: print_study(result.study, arguments.all))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -222,6 +223,23 @@ def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path):
         same = params.map((pick["problem"] | pick["params"]).items().__le__)
         (measured_j,) = both.energy_j[at & same].tolist()
         assert pick["energy_j"] == pytest.approx(measured_j, rel=0.01)
+
+
+def test_energies_by_a_fit_of_other_measurements_are_warned_of(folder, tmp_path):
+    """More tiles were measured after the fit."""
+    store, file = tmp_path / "s", folder / "again.toml"
+    shutil.copytree(folder / "s", store)
+    file.write_text(CAMPAIGN.replace("tile_2 = [16, 128]", "tile_2 = [16, 64, 128]"))
+    asked = (["predict", "--space", file], ["variants", "--problem", "stencil=j2d"])
+    for stale in (False, True):
+        for verb, *words in asked:
+            said = " ".join(prints(verb, store, *words).split())
+            assert ("warning: " in said and "have changed since" in said) == stale
+        assert ("fit_stale" in answers("predict", store, "--space", file)) == stale
+        if not stale:
+            prints("run", file, "--store", store, "--quiet")
+    by_time = prints("predict", store, "--space", file, "--objective", "time")
+    assert "have changed since" not in by_time
 
 
 def threaded(*threads: int) -> str:
