@@ -71,21 +71,30 @@ def _costs(variant: VariantCosts, unit: str) -> Row:
     }
 
 
-def _predicted(variant: VariantCosts) -> Row:
-    """The predicted costs, if there are any."""
+def _predicted(shown: VariantStudy) -> dict[Field, str]:
+    """The predicted costs that some variant has, by their attribute's name."""
     fields = {
-        Field("predicted_s", "time, predicted", "s", -1): variant.predicted_s,
-        Field("predicted_j", "energy, predicted", "J", -1): variant.predicted_j,
+        Field("predicted_s", "time, predicted", "s", -1): "predicted_s",
+        Field("predicted_j", "energy, predicted", "J", -1): "predicted_j",
     }
-    return {field: value for field, value in fields.items() if math.isfinite(value)}
+    return {
+        field: name
+        for field, name in fields.items()
+        if any(math.isfinite(getattr(variant, name)) for variant in shown.variants)
+    }
 
 
 def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
     """The costs of every variant, the fastest first."""
     ordered = sorted(shown.variants, key=lambda variant: variant.time_s)
     unit, repeats = shown.of.work_unit, Field("repeats", "repeats", "", 0)
+    predicted = _predicted(shown)
     rows: list[Row] = [
-        {**_costs(variant, unit), **_predicted(variant), repeats: float(variant.repeats)}
+        {
+            **_costs(variant, unit),
+            **{field: getattr(variant, name) for field, name in predicted.items()},
+            repeats: float(variant.repeats),
+        }
         for variant in ordered
     ]
     caption = f"Variants of {title}, by time"

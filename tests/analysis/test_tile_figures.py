@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import replace
 
@@ -19,7 +20,8 @@ from analysis.figures.variants import (
     two_parameters,
 )
 from analysis.measurements.variants import kernel_variants, studied_variants
-from analysis.report.variant_sheets import scaling_sheet
+from analysis.report.tables import as_csv
+from analysis.report.variant_sheets import costs_sheet, scaling_sheet
 from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 
@@ -168,3 +170,17 @@ def test_sizes_are_compared_at_one_setting():
         assert [cost.time_s for cost in scaling.variants[f"tile={i}"]] == [i, 2 * i, 3 * i]
     assert "at 1000/500 MHz" in scaling_figure(scaling).caption
     assert scaling_sheet(scaling).caption == "Variants of dgemm over n at 1000/500 MHz"
+
+
+def test_a_variant_without_a_prediction_leaves_its_cells_empty():
+    rows = [({"tile": i}, 1.0 * i, 5.0) for i in (1, 2, 3)]
+    of = kernel_variants(dataset(rows), "s", "dgemm", tuned=("tile",))
+    made = study(of, {"dgemm tile=1": (1.5, 6.0), "dgemm tile=3": (3.5, math.nan)})
+    shown = as_csv(costs_sheet(made, "dgemm")).splitlines()
+    head, *cells = csv.reader(shown)
+    names = ("time_s", "predicted_s", "predicted_j", "repeats")
+    assert [[own[head.index(name)] for name in names] for own in cells] == [
+        ["1", "1.5", "6", "1"],
+        ["2", "", "", "1"],
+        ["3", "3.5", "", "1"],
+    ]
