@@ -152,8 +152,8 @@ def _print_predicted(shown: VariantStudy, names: _Names) -> None:
         f"within 20 % of the fastest {_root_mean_pct(close)} % (root mean square)"
     )
     picked = [("predicted fastest", min(predicted, key=lambda v: v.predicted_s))]
-    if not all(math.isnan(v.predicted_j) for v in predicted):
-        picked.append(("predicted least energy", min(predicted, key=lambda v: v.predicted_j)))
+    if with_energy := [v for v in predicted if math.isfinite(v.predicted_j)]:
+        picked.append(("predicted least energy", min(with_energy, key=lambda v: v.predicted_j)))
     print_table(
         ["", "variant", "s", "predicted", "J", "predicted"],
         [

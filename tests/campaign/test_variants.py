@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,14 @@ def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path):
     assert (shown["n"], shown["fastest"]["params"]["tile_1"]) == (4, 32)
     assert shown["fastest"]["predicted_s"] is None
     assert main(["report", path, "-o", str(tmp_path / "report.html")]) == 0
+
+
+def test_the_predicted_least_energy_is_among_the_predicted_ones(capsys):
+    """The first variant has a predicted time alone."""
+    rows = [({"tile": i}, 1.0 * i, 9.0 - i) for i in (1, 2, 3, 4)]
+    of = kernel_variants(dataset(rows), "s", "dgemm", tuned=("tile",))
+    costs = {1: math.nan, 2: 7.0, 3: 4.0, 4: 6.0}
+    made = study(of, {f"dgemm tile={i}": (1.0 * i, costs[i]) for i in costs})
+    print_study(made)
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "predicted least energy" in x)
+    assert line.split()[3] == "tile=3"
