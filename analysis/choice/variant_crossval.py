@@ -83,6 +83,7 @@ class VariantCrossValidation:
             "n": len(self.variants),
             "objective": self.objective,
             "time": self.time,
+            "unproven_clocks": self.variants.unproven_clocks,
             "problems": [vars(problem) for problem in self.problems],
         }
 

@@ -477,12 +477,14 @@ class MeasuredVariants:
     operations or bytes (rows,), float64, of one iteration; NaN in rows without counts.
     ``columns``: the terms of the time at these clocks
     (:func:`analysis.costs.linear_cost.at_clocks`), in which counts have the kernel's names of
-    classes. ``time_s``, ``energy_j``: float64 (rows,), of
+    classes. ``unproven_clocks``: whether nothing showed the clocks of some rows, of several
+    settings. ``time_s``, ``energy_j``: float64 (rows,), of
     one iteration; an energy may be NaN.
     """
 
     site: str
     simulated: bool
+    unproven_clocks: bool
     kernel: str
     instances: Sequence[KernelInstance]
     variant: np.ndarray
@@ -566,6 +568,7 @@ def measured_variants(
     return MeasuredVariants(
         site=site,
         simulated=bool(np.asarray(dataset["simulated"])[rows].any()),
+        unproven_clocks=len(settings) > 1 and UNPROVEN in clock_proofs(dataset, rows),
         kernel=kernel,
         instances=instances,
         variant=variant,

@@ -93,6 +93,8 @@ class SpacePredictions:
     picks: tuple[SpacePick, ...]
     why_stale: str = ""
     """Why the fit is not of the measurements that the store has now; empty if it is."""
+    unproven_clocks: bool = False
+    """Whether nothing showed the clocks of some measurements that times are predicted from."""
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign predict --space --json``."""
@@ -102,6 +104,7 @@ class SpacePredictions:
             "objective": self.objective,
             "fit": self.fit,
             **({"fit_stale": self.why_stale} if self.why_stale else {}),
+            **({"unproven_clocks": True} if self.unproven_clocks else {}),
             "picks": [pick.as_dict() for pick in self.picks],
         }
 
@@ -163,6 +166,7 @@ def predict_space(
         fit=None if energy_inputs is None else energy_inputs.name,
         picks=tuple(picks),
         why_stale="" if energy_inputs is None else energy_inputs.why_stale,
+        unproven_clocks=any(own.unproven_clocks for own in measured.values()),
     )
 
 

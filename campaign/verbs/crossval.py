@@ -224,6 +224,8 @@ def print_over_variants(shown: dict[str, Any]) -> None:
         f"{folds_text(shown['n_folds'])}, {shown['n']} pairs of variant and setting; energies from "
         f"{shown['time']} times"
     )
+    if shown["unproven_clocks"]:
+        explain(UNPROVEN_CLOCKS)
     explain(
         "error: root mean square of (predicted / measured - 1) over all variants, and over those "
         "within 20 % of the best"

@@ -160,6 +160,7 @@ def _over_space(arguments: Namespace) -> int:
 def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
     """Print the best variant of each problem, for people."""
     from analysis.measurements.problems import problem_names  # noqa: PLC0415
+    from campaign.results.fits import UNPROVEN_CLOCKS  # noqa: PLC0415
 
     site = marked(shown.site, shown.simulated)
     energies = "without energies" if shown.fit is None else f"energies by fit {shown.fit}"
@@ -174,6 +175,8 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
         f"{site}: variants of the space, predicted from {basis}; objective "
         f"{shown.objective}, {energies}"
     )
+    if shown.unproven_clocks:
+        explain(UNPROVEN_CLOCKS)
     if shown.why_stale:
         explain(f"warning: fit {shown.fit}: {shown.why_stale}")
     names = problem_names([pick.problem for pick in shown.picks])
