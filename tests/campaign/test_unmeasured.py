@@ -163,7 +163,7 @@ def test_a_class_that_the_site_renames_is_in_predicted_energies(tmp_path):
     (tmp_path / "board.toml").write_text(site)
     (tmp_path / "c.toml").write_text(CAMPAIGN)
     store = str(tmp_path / "s")
-    prints("run", str(tmp_path / "c.toml"), "--store", store, "--quiet")
+    simulate(tmp_path / "c.toml", Path(store))
     fitted = answers("fit", store)
     prices = [entry for entry in fitted["variant_prices"] if entry["of"] == "energy"]
     assert prices and all("words" in {price["name"] for price in own["prices"]} for own in prices)
@@ -174,7 +174,7 @@ def test_a_class_that_the_site_renames_is_in_predicted_energies(tmp_path):
 
 def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path):
     """The same table with the second clock under either name."""
-    prints("export", str(folder / "s"), "--csv", str(tmp_path / "t.csv"))
+    prints("export", folder / "s", "--csv", tmp_path / "t.csv")
     table = pd.read_csv(tmp_path / "t.csv")
     counts = [name for name in table if name.startswith("n_")]
     measured = ["kernel", "params", "repeat", "time_s", "energy_j", "core_v", "mem_v"]
@@ -187,7 +187,7 @@ def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path):
         prints("fit", store)
         one = ("--problem", "stencil=j2d")
         judged = answers("crossval", store, "--scheme", "variants-kfold:4", *one)
-        (first, *_) = answers("predict", store, "--space", str(folder / "c.toml"))["picks"]
+        (first, *_) = answers("predict", store, "--space", folder / "c.toml")["picks"]
         studied = answers("variants", store, *one)["fastest"]
         assert (first[name], studied[name]) == (1000.0, 2000.0)
         assert studied["predicted_j"] == pytest.approx(studied["energy_j"], rel=0.01)
@@ -198,7 +198,7 @@ def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path):
 
 def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path):
     """As if two ranks had each run the kernel in the same time: twice the energy of operations."""
-    prints("export", str(folder / "s"), "--csv", str(tmp_path / "t.csv"))
+    prints("export", folder / "s", "--csv", tmp_path / "t.csv")
     table = pd.read_csv(tmp_path / "t.csv")
     counts = [name for name in table if name.startswith("n_")]
     constant_j = (20.0 * table.core_v + 8.0 * table.mem_v + 10.0) * table.time_s
@@ -210,14 +210,14 @@ def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path):
     )
     (tmp_path / "m.toml").write_text('[columns]\nranks = "size"\n')
     store, words = str(tmp_path / "two"), ("--map", str(tmp_path / "m.toml"))
-    prints("import", str(tmp_path / "b.csv"), *words, "--store", store)
+    prints("import", tmp_path / "b.csv", *words, "--store", store)
     prints("fit", store)
     space = ("predict", store, "--space")
     refused = refuses(*space, folder / "c.toml")
     assert "with 2 ranks on each node, and the campaign file has ranks = 1" in refused
     file = folder / "two.toml"
     file.write_text(CAMPAIGN.replace('kernel = "stencil"', 'kernel = "stencil"\nranks = 2'))
-    for pick in answers(*space, str(file))["picks"]:
+    for pick in answers(*space, file)["picks"]:
         at = (both.core_mhz == pick["core_mhz"]) & (both.mem_mhz == pick["mem_mhz"])
         params = both.params.map(json.loads).map(lambda own: own.items())
         same = params.map((pick["problem"] | pick["params"]).items().__le__)
@@ -237,7 +237,7 @@ def test_energies_by_a_fit_of_other_measurements_are_warned_of(folder, tmp_path)
             assert ("warning: " in said and "have changed since" in said) == stale
         assert ("fit_stale" in answers("predict", store, "--space", file)) == stale
         if not stale:
-            prints("run", file, "--store", store, "--quiet")
+            simulate(file, store)
     by_time = prints("predict", store, "--space", file, "--objective", "time")
     assert "have changed since" not in by_time
 
@@ -270,7 +270,7 @@ def threaded(*threads: int) -> str:
 
 def test_threads_divide_the_time_whatever_the_space_has(folder, tmp_path):
     """Measured with 1, 2 and 4 threads, each of which takes an equal part of the time."""
-    prints("export", str(folder / "s"), "--csv", str(tmp_path / "t.csv"))
+    prints("export", folder / "s", "--csv", tmp_path / "t.csv")
     table = pd.read_csv(tmp_path / "t.csv")
     counts = [name for name in table if name.startswith("n_")]
     measured = ["site", "kernel", "params", "repeat", "time_s", "energy_j", "core_mhz", "mem_mhz"]
@@ -281,7 +281,7 @@ def test_threads_divide_the_time_whatever_the_space_has(folder, tmp_path):
         parts.append(one.assign(params=params, time_s=one.time_s / threads))
     pd.concat(parts).to_csv(tmp_path / "threads.csv", index=False)
     store = str(tmp_path / "s")
-    prints("import", str(tmp_path / "threads.csv"), "--store", store)
+    prints("import", tmp_path / "threads.csv", "--store", store)
     for threads in ((1, 2), (2,), (1, 2, 4), (8,)):
         file = folder / "threads.toml"
         file.write_text(threaded(*threads))
@@ -291,7 +291,7 @@ def test_threads_divide_the_time_whatever_the_space_has(folder, tmp_path):
             alone_s = true_costs({**pick, "params": {**pick["params"], "threads": 1}})[1]
             assert pick["time_s"] == pytest.approx(alone_s / max(threads), rel=0.01)
     file.write_text(threaded(1, 2))
-    only_one = refuses("predict", str(folder / "s"), "--space", str(file))
+    only_one = refuses("predict", folder / "s", "--space", file)
     assert (
         "was measured at board with threads = 1 alone, and variants of the space have 2" in only_one
     )
@@ -300,7 +300,7 @@ def test_threads_divide_the_time_whatever_the_space_has(folder, tmp_path):
 def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp_path):
     """An imported table has no space: its two stencils count different work."""
     table, store = str(tmp_path / "t.csv"), str(tmp_path / "again")
-    prints("export", str(folder / "s"), "--csv", table)
+    prints("export", folder / "s", "--csv", table)
     prints("import", table, "--store", store)
     words = ("crossval", store, "--scheme", "variants-kfold:4", "--objective", "time")
     said = refuses(*words)
@@ -308,7 +308,7 @@ def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp
     assert "name the parameters of one by --problem NAME=VALUE,..." in said
     prints("fit", store)
     best, again = (
-        answers("predict", path, "--space", str(folder / "more.toml"))["picks"]
+        answers("predict", path, "--space", folder / "more.toml")["picks"]
         for path in (str(folder / "s"), store)
     )
     assert [(pick["problem"], pick["params"]) for pick in again] == [
