@@ -44,7 +44,8 @@ from dvfs.dataset import (
 )
 from dvfs.setting import Setting
 from tests.campaign.test_journal import measurement
-from tests.commands import refuses
+from tests.commands import answers, refuses
+from tests.simulated_runs import simulate
 
 SIMULATED = """\
 name = "simulated"
@@ -131,14 +132,10 @@ def imported(table: Path, store: Path, *words: str) -> Path:
     return store
 
 
-def campaign(folder: Path, text: str, code: int) -> Path:
-    (folder / "c.toml").write_text(text)
-    assert main(["run", str(folder / "c.toml"), "--store", str(folder / "s")]) == code
-    return folder / "s"
-
-
-def test_a_simulated_campaign_and_its_fit_come_back(tmp_path, capsys):
-    store = campaign(tmp_path, SIMULATED, 0)
+def test_a_simulated_campaign_and_its_fit_come_back(tmp_path):
+    (tmp_path / "c.toml").write_text(SIMULATED)
+    store = tmp_path / "s"
+    simulate(tmp_path / "c.toml", store)
     traces = str(tmp_path / "traces")
     table = exported(store, tmp_path, "--traces", traces, "--parquet", str(tmp_path / "o.parquet"))
     again = imported(table, tmp_path / "again", "--traces", traces)
@@ -149,9 +146,7 @@ def test_a_simulated_campaign_and_its_fit_come_back(tmp_path, capsys):
     assert fits[0] == fits[1]
     imported(tmp_path / "o.parquet", tmp_path / "third")
     assert_same_stores(store, tmp_path / "third")
-    capsys.readouterr()
-    imported(table, store, "--json")
-    said = json.loads(capsys.readouterr().out)
+    said = answers("import", table, "--store", store)
     assert (said["imported"], said["already_there"]) == (0, 24)
     opened = xr.open_zarr(traces)
     assert opened.sizes == {"trace": 24, "sample": int(opened["row_size"].sum())}
@@ -160,7 +155,9 @@ def test_a_simulated_campaign_and_its_fit_come_back(tmp_path, capsys):
 
 def test_a_campaign_on_this_machine_with_failures_comes_back(tmp_path):
     """Without settable clocks, and maybe without a meter: no clocks and no energies."""
-    store = campaign(tmp_path, REAL, 1)
+    (tmp_path / "c.toml").write_text(REAL)
+    store = tmp_path / "s"
+    assert main(["run", str(tmp_path / "c.toml"), "--store", str(store)]) == 1
     again = imported(exported(store, tmp_path), tmp_path / "again")
     assert_same_stores(store, again)
     frame = current_tables(open_store(again))[0]
