@@ -187,7 +187,9 @@ def test_the_refined_peak_is_measured_on_this_node() -> None:
     assert {row["ways"] for row in rows} == {"one", "both"}
     for row in rows:
         assert 0.0 < row["loop_gflop_s"] <= row["refined_gflop_s"] * 1.0001
-        assert row["refined_gflop_s"] < row["multiply_adds_gflop_s"]
+        # AMD's cores have as many units for sums alone as for multiply-adds: 6 flops in place of 4.
+        most = 1.0 if row["root"] == "sqrt" else 1.5
+        assert row["refined_gflop_s"] < most * row["multiply_adds_gflop_s"]
 
 
 @pytest.mark.parametrize(

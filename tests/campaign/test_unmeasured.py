@@ -243,23 +243,22 @@ def test_energies_by_a_fit_of_other_measurements_are_warned_of(folder, tmp_path)
 
 
 @pytest.mark.parametrize("proof", ["unproven", "stated"])
-def test_times_at_clocks_that_nothing_showed_are_marked(folder, tmp_path, capsys, proof):
+def test_times_at_clocks_that_nothing_showed_are_marked(folder, tmp_path, proof):
     """The same measurements, as of a node whose clocks nothing can read."""
-    file, store = str(tmp_path / "t.csv"), str(tmp_path / "s")
-    assert main(["export", str(folder / "s"), "--csv", file]) == 0
+    file, store = tmp_path / "t.csv", tmp_path / "s"
+    prints("export", folder / "s", "--csv", file)
     table = pd.read_csv(file, dtype=str, keep_default_na=False)
     own = ("", "clock unproven") if proof == "unproven" else (proof, "ok")
     table.assign(clock_proof=own[0], status=own[1]).to_csv(file, index=False)
-    assert main(["import", file, "--store", store]) == 0
+    prints("import", file, "--store", store)
     judged = ("crossval", store, "--scheme", "variants-kfold:3", "--problem", "stencil=j2d")
-    space = ("predict", store, "--space", str(folder / "c.toml"))
+    space = ("predict", store, "--space", folder / "c.toml")
     accepted = ["--accept-unproven"] if proof == "unproven" else []
     for words in ([*judged, *accepted], space):
         by_time = [*words, "--objective", "time"]
-        shown = answer(capsys, *by_time)
+        shown = answers(*by_time)
         assert shown.get("unproven_clocks", False) == (proof == "unproven")
-        assert main(by_time) == 0
-        marked = "nothing showed that the settings differ" in capsys.readouterr().out
+        marked = "nothing showed that the settings differ" in prints(*by_time)
         assert marked == (proof == "unproven")
 
 
