@@ -12,6 +12,7 @@ import itertools
 import shutil
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,23 @@ class NextGeneration:
     def __init__(self, store: Store, base: Generation, folder: Path) -> None:
         self._store, self._base, self._folder = store, base, folder
         self._tables = TableFiles(folder / "tables.zarr")
-        self._states = base.states().copy()
-        self._held_ids = np.ascontiguousarray(self._states["id"])
+        self._added = False
         self._new_ids, self._new_codes = bytearray(), bytearray()
         """The ids (packed) and the statuses of new points: these take a fraction of the memory of
         whole states."""
+
+    @cached_property
+    def _states(self) -> np.ndarray:
+        """The states of the points in ``base``, read when points are added."""
+        return self._base.states()
+
+    @cached_property
+    def _held_ids(self) -> np.ndarray:
+        return np.ascontiguousarray(self._states["id"])
+
+    @cached_property
+    def _held_codes(self) -> np.ndarray:
+        return self._states["status"].copy()
 
     def add(
         self, measurements: Mapping[str, Column], traces: Mapping[str, Sequence[Any]] | None = None
@@ -98,6 +111,7 @@ class NextGeneration:
         """Add measurements, one for each point. New values of a point in ``base`` overwrite its
         row, and its earlier traces become empty. ``traces``: as :class:`ShardWriter` makes them.
         """
+        self._added = True
         ids = np.asarray(measurements["point_id"], STATE["id"])
         status = Texts.of(measurements["status"])
         codes = status.array(np.uint8, [STATUSES.index(text) for text in status.values])
@@ -111,7 +125,7 @@ class NextGeneration:
             if len(held):
                 replaced = {name: np.asarray(values[held]) for name, values in measurements.items()}
                 self._tables.overwrite("measurements", replaced, rows[held])
-                self._states["status"][place[held]] = codes[held]
+                self._held_codes[place[held]] = codes[held]
                 self._void_traces(rows[held])
                 added = {name: values[new] for name, values in measurements.items()}
             self._tables.append("measurements", added, len(new))
@@ -147,10 +161,11 @@ class NextGeneration:
 
     def _write_states(self) -> None:
         """Write the states of all measurements, sorted by id."""
-        path, states = self._folder / "states.bin", self._states
-        if not self._new_codes:
-            states.tofile(path)
+        path = self._folder / "states.bin"
+        if self._base.number and not self._added:
+            shutil.copyfile(self._base.path / path.name, path)
             return
+        states, held_codes = self._states, self._held_codes
         ids = np.frombuffer(packed_ids(states["id"]) + self._new_ids, PACKED_ID)
         codes = np.frombuffer(self._new_codes, np.uint8)
         order = packed_order(ids)
@@ -162,8 +177,8 @@ class NextGeneration:
                 is_new = chunk >= states.size
                 chunk_states["row"][is_new] = chunk[is_new]
                 chunk_states["status"][is_new] = codes[chunk[is_new] - states.size]
-                for name in ("row", "status"):
-                    chunk_states[name][~is_new] = states[name][chunk[~is_new]]
+                chunk_states["row"][~is_new] = states["row"][chunk[~is_new]]
+                chunk_states["status"][~is_new] = held_codes[chunk[~is_new]]
                 chunk_states.tofile(file)
 
 
