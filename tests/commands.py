@@ -49,6 +49,11 @@ def refuses(*words: object, code: int = 2) -> str:
     return done.err
 
 
+def warns(*words: object) -> str:
+    """The standard error, which has no traceback, of a command that ends with 0."""
+    return refuses(*words, code=0)
+
+
 def start(campaign: Path, *command: str | Path) -> subprocess.Popen[str]:
     """Start ``campaign run`` in a session, with the store in the campaign file's folder.
     ``command``: the words that stand for ``campaign``."""
