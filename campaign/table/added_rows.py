@@ -166,8 +166,9 @@ def with_failures(summary: Mapping[str, Any], failures: Rows) -> dict[str, Any]:
     return updated(summary, [], [], failed)
 
 
-def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar) -> None:
-    """Write the records of the imported rows' sites, and of the set-ups that the store lacks."""
+def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar) -> list[str]:
+    """Write the records of the imported rows' sites, and of the set-ups that the store lacks.
+    Returns notes on sites that the store has as CPUs, and whose rows look like a GPU's."""
     sites = rows["site"]
     assert isinstance(sites, Texts)  # noqa: S101
     held: dict[str, SiteRecord] = {}
@@ -182,6 +183,24 @@ def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar)
     for site, use in sidecar.earlier.items():
         if not has_earlier(store, site):
             write_earlier(store, site, use)
+    if mapping.device:
+        return []
+    return [
+        f"{site}: the store has it as a CPU, and these rows have memory clocks as a GPU's have; if "
+        f'it is a GPU, import with device = "gpu" in a map: Slurm\'s options differ'
+        for site, record in held.items()
+        if record.device == "cpu" and site not in sidecar.sites and _is_gpu(rows, sites, site)
+    ]
+
+
+def _is_gpu(rows: Rows, sites: Texts, site: str) -> bool:
+    """Whether a site's rows have a memory clock and no uncore clock, as a GPU's."""
+    rows_of_site = np.flatnonzero(sites.codes == sites.values.index(site))
+    has_mem, has_uncore = (
+        np.isfinite(np.asarray(rows[name])[rows_of_site]).any()
+        for name in ("mem_mhz", "uncore_mhz")
+    )
+    return bool(has_mem and not has_uncore)
 
 
 def site_records(
@@ -195,12 +214,7 @@ def site_records(
     assert isinstance(sites, Texts)  # noqa: S101
     for code in np.unique(sites.codes):
         site, rows_of_site = sites.values[code], np.flatnonzero(sites.codes == code)
-        has_mem, has_uncore = (
-            np.isfinite(np.asarray(rows[name])[rows_of_site]).any()
-            for name in ("mem_mhz", "uncore_mhz")
-        )
-        of_gpu = has_mem and not has_uncore
-        usual = SiteRecord(device="gpu" if of_gpu else "cpu")
+        usual = SiteRecord(device="gpu" if _is_gpu(rows, sites, site) else "cpu")
         beside = sidecar.sites.get(site, usual)
         record = held.get(site, beside)
         of_map = {name: str(domain) for name, domain in mapping.classes.items()}

@@ -155,7 +155,7 @@ def import_rows(
         is_held = place >= 0
         new = ~is_held | better
         with writing(store):
-            write_records(store, rows, mapping, sidecar)
+            checked.notes.extend(write_records(store, rows, mapping, sidecar))
             failures = new_failures(checked.failures, failure_columns(contents))
             if new.any() or len(failures[POINT_ID]):
                 added = rows if new.all() else {name: column[new] for name, column in rows.items()}

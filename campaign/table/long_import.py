@@ -117,14 +117,14 @@ def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Impo
                 for part in table.parts():
                     new.add(added.part(part))
                     del part
-                write_records(store, _joined(added.of_sites), mapping, sidecar)
+                record_notes = write_records(store, _joined(added.of_sites), mapping, sidecar)
                 failures = new_failures(_joined(added.failures), failure_columns(contents))
                 if added.new or len(failures[POINT_ID]):
                     summary = with_sites(with_failures(added.summary, failures), added.points)
                     manifest = replace(base, summary=summary)
                     new.commit(manifest, failures)
             equalize_generations(store)
-    notes = table.notes
+    notes = [*table.notes, *record_notes]
     if sidecar != Sidecar():
         notes = [*notes, f"{sidecar_path(table.path)}: read with it"]
     n_held = len(added.held.ids) + added.points.total()

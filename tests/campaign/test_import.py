@@ -19,7 +19,7 @@ from campaign.store.site_record import read_site_record
 from campaign.verbs.command_line import main
 from dvfs.setting import AXES, Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, run
 
 BOTH = HEADER.replace("n_sp", "power_w")
 
@@ -183,6 +183,23 @@ def test_a_table_with_memory_clocks_is_of_a_gpu_whichever_row_is_first(
     )
     assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
     assert read_site_record(open_store(tmp_path / "s"), "gpu").device == "gpu"
+
+
+def test_a_site_of_core_clocks_that_gets_memory_clocks_may_be_a_gpu(tmp_path: Path) -> None:
+    """The store has it as a CPU, whose clocks Slurm sets by other options."""
+    store, map_file = tmp_path / "s", tmp_path / "m.toml"
+    tables = [tmp_path / "core.csv", tmp_path / "both.csv"]
+    tables[0].write_text("site,kernel,core_mhz,time_s,energy_j\nx,a,500,2,30\nx,a,1000,1,25\n")
+    tables[1].write_text(
+        "site,kernel,core_mhz,mem_mhz,time_s,energy_j\nx,b,500,800,2,30\nx,b,1000,800,1,25\n"
+    )
+    map_file.write_text('device = "gpu"\n')
+    said = ["".join(run("import", table, "--store", store)[1:]) for table in tables]
+    assert ['device = "gpu"' in text for text in said] == [False, True]
+    assert read_site_record(open_store(store), "x").device == "cpu"
+    again = "".join(run("import", tables[1], "--map", map_file, "--store", store)[1:])
+    assert 'device = "gpu"' not in again
+    assert read_site_record(open_store(store), "x").device == "gpu"
 
 
 def test_a_row_may_set_a_limit_or_a_profile_alone(tmp_path: Path) -> None:
