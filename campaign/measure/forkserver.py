@@ -169,12 +169,14 @@ def _child(setup: PartitionSetup, request: dict[str, Any]) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        # A signal may have come before the point restored its clocks.
-        put_back_held()
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        try:
+            # A signal may have come before the point restored its clocks.
+            put_back_held()
+        finally:  # also if another signal came meanwhile
+            with contextlib.suppress(BaseException):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
 
 
 def _watch(child: int, timeout_s: float, requests: BinaryIO) -> tuple[int | None, bool]:

@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
+from campaign.measure import forkserver
 from campaign.measure.__main__ import request_environment
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
@@ -27,6 +28,7 @@ from kernels.registry import find_kernel
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
+from tests.sites.clock_layouts import fork
 
 QUICK = Protocol(min_duration_s=0.05, warm_up_s=0.02, sampling_hz=200.0, timeout_s=60.0)
 
@@ -433,6 +435,29 @@ def test_a_subprocess_that_has_measured_exits_with_0_and_says_nothing(tmp_path):
         assert log.read_text() == ""
     finally:
         runner.close()
+
+
+def test_a_child_of_the_fork_server_ends_even_if_a_signal_comes_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on as a second fork server."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(forkserver, "put_back_held", interrupted)
+    outlived, write = os.pipe()
+
+    def outlive() -> None:
+        try:
+            forkserver._child(None, {"log": str(tmp_path / "log")})
+        finally:
+            os.write(write, b"x")
+
+    os.waitpid(fork(outlive), 0)
+    os.close(write)
+    with os.fdopen(outlived, "rb") as file:
+        assert file.read() == b""
 
 
 def test_a_fork_server_whose_worker_has_ended_meanwhile_says_nothing(tmp_path):

@@ -150,8 +150,10 @@ def fork(work: Callable[[], None]) -> int:
 
             traceback.print_exc()
     finally:
-        put_back_held()
-        os._exit(code)
+        try:
+            put_back_held()
+        finally:  # also if a signal came meanwhile
+            os._exit(code)
 
 
 def answer_without_privileges(ask: Callable[[], Any]) -> Any:

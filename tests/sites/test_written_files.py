@@ -6,6 +6,7 @@ import errno
 import os
 import platform
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -121,6 +122,20 @@ def test_clocks_are_put_back_once_by_whichever_comes_first() -> None:
     assert done == ["first", "second"]
     del second
     assert done == ["first", "second"]
+
+
+def test_a_signal_while_clocks_are_put_back_skips_none_of_them() -> None:
+    done: list[str] = []
+    first, second = Owner(), Owner()
+    at_last(first, os.kill, os.getpid(), signal.SIGTERM)
+    at_last(second, done.append, "second")
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
+    try:
+        with pytest.raises(SystemExit):
+            put_back_held()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done == ["second"]
 
 
 def test_an_error_that_names_no_file_is_reported_with_the_value_s_own(

@@ -250,12 +250,13 @@ def at_last(owner: object, put_back: Callable[..., None], *arguments: Any) -> No
 
 
 def put_back_held() -> None:
-    """Restore all values that this process has set.
+    """Restore all values that this process has set; signals wait until all are.
 
     Call it before ``os._exit``, which skips the interpreter's cleanup.
     """
-    for finalizer in _LAST:
-        finalizer()
+    with signals_wait():
+        for finalizer in _LAST:
+            finalizer()
 
 
 def log_left_over(root: Path) -> None:
