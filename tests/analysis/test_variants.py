@@ -326,15 +326,15 @@ def test_what_cannot_be_studied_is_said(asked, said):
     assert said in str(refused.value)
 
 
+def replayed(data, site, kernel, **asked):
+    columns = Columns({name: data[name].values for name in data}, {})
+    usual = {"tuned": {}, "objective": "energy", "budget": 200, "trials": 1}
+    return replay(columns, site, kernel=kernel, **usual | asked)
+
+
 def test_runs_with_other_ranks_are_no_repeats():
     rows = [({"tile": i}, 4.0 / ranks, 2.0, {"ranks": ranks}) for i in (1, 2) for ranks in (1, 4)]
     counted = partial(measured_variants, terms=lambda instances: {"runs": np.ones(len(instances))})
-
-    def replayed(data, site, kernel):
-        columns = Columns({name: data[name].values for name in data}, {})
-        asked = {"tuned": {}, "objective": "energy", "budget": 200, "trials": 20}
-        return replay(columns, site, kernel=kernel, **asked)
-
     for look_at in (kernel_variants, counted, replayed):
         with pytest.raises(FitError, match="tile=1 was measured with 1 and with 4 ranks"):
             look_at(dataset(rows), "s", "dgemm")
@@ -350,12 +350,12 @@ def test_variants_under_profiles_are_searched(strategy):
         for profile in ("turbo", "saver", "")
     ]
     made = dataset(rows)
-    options = {"kernel": "dgemm", "strategies": [strategy], "trials": 1}
-    played = replay(made, "s", budget=24, **options)
+    played = replayed(made, "s", "dgemm", strategies=[strategy], budget=24)
     assert (played.candidates, played.failed) == (24, 0)
     assert played.mean_lost_pct[strategy][-1] == 0.0
     if strategy == "all":  # the first in order, of tile 0, has profile "": 10 J
-        assert replay(made, "s", budget=1, **options).mean_lost_pct["all"] == (100.0,)
+        once = replayed(made, "s", "dgemm", strategies=[strategy], budget=1)
+        assert once.mean_lost_pct["all"] == (100.0,)
 
 
 def test_different_work_names_the_parameter_that_decides_it():
@@ -372,12 +372,12 @@ def test_different_work_names_the_parameters_that_decide_it_together():
         for mr, nr in itertools.product((1, 2), (1, 2, 4))
         for n, m in itertools.product((8, 16), (32, 64, 256))
     ]
-    for look_at in (kernel_variants, lambda *of: replay(of[0], "s", kernel=of[2])):
+    for look_at in (kernel_variants, replayed):
         with pytest.raises(FitError, match=r"such as --problem m=\d+,n=\d+$"):
             look_at(dataset(rows), "s", "dgemm")
     assert len(kernel_variants(dataset(rows), "s", "dgemm", problem={"n": "8", "m": "32"})) == 6
-    one = {"kernel": "dgemm", "objective": "time", "strategies": ["random"], "trials": 1}
-    assert replay(dataset(rows), "s", problem={"n": "8", "m": "32"}, **one).candidates == 6
+    one = {"problem": {"n": "8", "m": "32"}, "objective": "time", "strategies": ["random"]}
+    assert replayed(dataset(rows), "s", "dgemm", **one).candidates == 6
 
 
 def test_a_report_studies_spaces_and_imported_tables():
