@@ -1,3 +1,3 @@
-"""From an xarray Dataset to coefficients, cross-validation, picks, figures and reports."""
+"""From measurements to coefficients, cross-validation, picks, figures and reports."""
 
 OWNER = "dvfs-campaign"  # campaign/verbs/command_line.py looks for this

@@ -265,6 +265,12 @@ def texts_of(dataset: xr.Dataset | Columns, name: str) -> Texts:
     return dataset.texts(name) if isinstance(dataset, Columns) else Texts.of(dataset[name].values)
 
 
+def count_columns(dataset: xr.Dataset | Columns) -> dict[str, str]:
+    """Class of operations -> the variable that has its counts, sorted."""
+    names = sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX))
+    return {name.removeprefix(COUNT_PREFIX): name for name in names}
+
+
 def complete_rows(dataset: xr.Dataset | Columns, site: str) -> np.ndarray:
     """bool (measurement,): the rows of a site whose points are done."""
     sites, statuses = texts_of(dataset, "site"), texts_of(dataset, "status")

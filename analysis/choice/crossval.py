@@ -318,15 +318,7 @@ class _FoldResults:
         data = self.data
         predicted = np.flatnonzero(np.isfinite(self.physics_j))
         if not len(predicted):
-            raise FitError(
-                "a kernel that was not measured has no predicted time; use --time measured, or "
-                "--time profile"
-                if time == "predicted" and scheme == "leave-one-kernel-out"
-                else "no energy could be predicted: a kernel needs counts in both stores, or "
-                "measurements without counts in both"
-                if scheme == "fitted-on"
-                else "no fold could be predicted; measure more settings, or kernels with counts"
-            )
+            raise FitError(_why_nothing_is_predicted(scheme, time))
         (model, voltage), _ = self.forms.most_common(1)[0]
         error_pct, picks_error_pct = (
             np.abs(energy_j[predicted] / data.energy_j[predicted] - 1.0) * 100.0
@@ -541,6 +533,21 @@ def _profile_times(
             held_out.mem_mhz[rows],
         )
     return time_s
+
+
+def _why_nothing_is_predicted(scheme: str, time: str) -> str:
+    """The reason and the remedy, if no fold predicted a row."""
+    if time == "predicted" and scheme == "leave-one-kernel-out":
+        return (
+            "a kernel that was not measured has no predicted time; use --time measured, or --time "
+            "profile"
+        )
+    if scheme == "fitted-on":
+        return (
+            "no energy could be predicted: a kernel needs counts in both stores, or measurements "
+            "without counts in both"
+        )
+    return "no fold could be predicted; measure more settings, or kernels with counts"
 
 
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:

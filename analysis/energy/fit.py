@@ -183,9 +183,7 @@ def fit(
 def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, np.ndarray]:
     """Return the columns of the fit, each row divided by its energy, and the indices of their terms
     in the equations. Shared columns of zeros are left out."""
-    equations = training.equations
-    # A slice copies nothing.
-    rows = training.rows if (training.block < 0).any() else slice(None)
+    equations, rows = training.equations, training.rows
     data, columns = training.data.take(rows), training.columns[rows]
     if training.estimated:
         data = at_voltage(data, training.form.voltage, solution.curves)
@@ -278,9 +276,10 @@ class Training:
         return len(self.terms) + curves
 
     @property
-    def rows(self) -> np.ndarray:
-        """The rows that are not left out, int64."""
-        return np.flatnonzero(self.block >= 0)
+    def rows(self) -> np.ndarray | slice:
+        """An index of the rows that are not left out; a slice, which copies nothing, of all."""
+        included = self.block >= 0
+        return slice(None) if included.all() else np.flatnonzero(included)
 
 
 @dataclass(frozen=True)

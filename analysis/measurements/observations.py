@@ -11,11 +11,11 @@ import numpy as np
 
 from analysis.measurements.provenance import UNPROVEN, clock_proofs, estimated_energies
 from dvfs.dataset import (
-    COUNT_PREFIX,
     MEMORY_CLASSES,
     STATED,
     Columns,
     complete_rows,
+    count_columns,
     texts_of,
 )
 from dvfs.errors import UserError, unknown_name
@@ -188,10 +188,10 @@ def observations(
     kernels = [instance.label for instance in instances]
     refuse_other_ranks(dataset, rows, kernels, kernel)
     counts = {}
-    for name in sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX)):
-        values = column(name)[rows].astype(float)
+    for name, count_column in count_columns(dataset).items():
+        values = column(count_column)[rows].astype(float)
         if np.isfinite(values).any():
-            counts[name.removeprefix(COUNT_PREFIX)] = values
+            counts[name] = values
 
     def numbers(name: str) -> np.ndarray:
         return column(name)[rows].astype(float) if name in dataset else np.full(len(rows), np.nan)

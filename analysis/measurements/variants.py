@@ -36,10 +36,10 @@ from analysis.measurements.provenance import UNPROVEN, clock_proofs, estimated_e
 from analysis.ties import highest
 from dvfs.dataset import (
     CLOCK_UNPROVEN,
-    COUNT_PREFIX,
     COUNTERS,
     METRICS,
     class_unit,
+    count_columns,
     is_complete,
     moves_data,
 )
@@ -149,11 +149,7 @@ def kernel_variants(
     def mean(name: str) -> np.ndarray:
         return np.bincount(variant, np.asarray(dataset[name])[rows].astype(float)) / repeats
 
-    counts = {
-        name.removeprefix(COUNT_PREFIX): mean(name)
-        for name in sorted(map(str, dataset))
-        if name.startswith(COUNT_PREFIX)
-    }
+    counts = _mean_counts(dataset, rows, variant)
     flops = _total(counts, "flop")
     if not tuned and not problem:
         _check_same_work(instances, counts)
@@ -255,12 +251,7 @@ def refuse_other_work(dataset: xr.Dataset | Columns, rows: np.ndarray) -> None:
     instances = {instance.label: instance for instance in row_instances}
     index = {label: i for i, label in enumerate(instances)}
     variant = np.array([index[instance.label] for instance in row_instances], np.int64)
-    counts = {
-        str(name).removeprefix(COUNT_PREFIX): _means(np.asarray(dataset[str(name)])[rows], variant)
-        for name in dataset
-        if str(name).startswith(COUNT_PREFIX)
-    }
-    _check_same_work(list(instances.values()), counts)
+    _check_same_work(list(instances.values()), _mean_counts(dataset, rows, variant))
 
 
 def _check_same_work(instances: Sequence[KernelInstance], counts: Mapping[str, np.ndarray]) -> None:
@@ -589,9 +580,8 @@ def _site_counts(dataset: xr.Dataset | Columns, rows: np.ndarray) -> dict[str, n
     """Class -> counts of the rows, for the classes that some row counts. A class that a row with
     counts lacks is 0 there."""
     columns = {
-        str(name).removeprefix(COUNT_PREFIX): np.asarray(dataset[str(name)])[rows].astype(float)
-        for name in dataset
-        if str(name).startswith(COUNT_PREFIX)
+        name: np.asarray(dataset[column])[rows].astype(float)
+        for name, column in count_columns(dataset).items()
     }
     columns = {name: column for name, column in columns.items() if np.isfinite(column).any()}
     has_counts = np.any([np.isfinite(column) for column in columns.values()], axis=0)
@@ -599,6 +589,22 @@ def _site_counts(dataset: xr.Dataset | Columns, rows: np.ndarray) -> dict[str, n
         name: np.where(has_counts, np.nan_to_num(column), np.nan)
         for name, column in columns.items()
     }
+
+
+def _mean_counts(
+    dataset: xr.Dataset | Columns, rows: np.ndarray, variant: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Class -> each variant's mean count over the rows that have one; NaN if none has.
+    ``variant``: int64, of each of the ``rows``."""
+    size = int(variant.max()) + 1
+    counts = {}
+    for name, column in count_columns(dataset).items():
+        values = np.asarray(dataset[column])[rows].astype(float)
+        known = np.isfinite(values)
+        with np.errstate(invalid="ignore"):
+            total = np.bincount(variant[known], values[known], size)
+            counts[name] = total / np.bincount(variant[known], minlength=size)
+    return counts
 
 
 def _means(values: np.ndarray, cell: np.ndarray) -> np.ndarray:

@@ -221,7 +221,7 @@ def clocks_missing(rows: Rows) -> Iterator[Finding]:
 def voltages_missing(rows: Rows) -> Iterator[Finding]:
     """Findings of clocks at which no row has a voltage of a domain, where others have: a fit then
     uses no memory voltage, or none at all."""
-    for domain, name, unused in (
+    for domain, name, unknown in (
         (0, "core", "all voltages are"),
         (1, "mem", "the memory voltages are"),
     ):
@@ -237,7 +237,7 @@ def voltages_missing(rows: Rows) -> Iterator[Finding]:
             "warning",
             rows.index[lacking],
             f"{len(lacking)} of {len(rows.index)} rows have no {name}_v, and no row at the same "
-            f"{name}_mhz has one ({first_named(texts)}): {unused} taken as unknown; give those of "
+            f"{name}_mhz has one ({first_named(texts)}): {unknown} taken as unknown; give those of "
             f"these clocks",
         )
 

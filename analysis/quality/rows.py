@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.measurements.observations import setting_text
 from analysis.measurements.provenance import clock_proofs, every_row, mention
-from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, Columns, complete_rows, texts_of
+from dvfs.dataset import MEMORY_CLASSES, Columns, complete_rows, count_columns, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import (
@@ -146,11 +146,7 @@ def rows_of(dataset: Columns, site: str, limited: bool = True) -> Rows:
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
     node_texts = texts("node")
     node, node_codes = _numbered(node_texts.codes)
-    counts = {
-        name.removeprefix(COUNT_PREFIX): column(name, np.nan).astype(float)
-        for name in dataset
-        if name.startswith(COUNT_PREFIX)
-    }
+    counts = {c: column(name, np.nan).astype(float) for c, name in count_columns(dataset).items()}
     log_time, log_energy = np.log(time_s[rows]), np.log(energy_j[rows])
     return Rows(
         index=index.astype(np.int64),

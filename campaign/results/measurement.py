@@ -17,7 +17,7 @@ from analysis.measurements.provenance import clock_proofs
 from campaign.store.planned import planned_ids
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, public_record, read_setup
-from dvfs.dataset import BOOLEAN_COLUMNS, COLUMN_UNITS, COUNT_PREFIX, INTEGER_COLUMNS, class_unit
+from dvfs.dataset import BOOLEAN_COLUMNS, COLUMN_UNITS, INTEGER_COLUMNS, class_unit, count_columns
 from dvfs.errors import ArgumentError, reason
 from dvfs.files import write_output
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
@@ -133,9 +133,7 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
     scalars |= {name: int(dataset[name].values[row]) for name in INTEGER_COLUMNS}
     scalars |= {name: bool(dataset[name].values[row]) for name in BOOLEAN_COLUMNS}
     counts = {
-        str(name).removeprefix(COUNT_PREFIX): float(dataset[name].values[row])
-        for name in dataset.data_vars
-        if str(name).startswith(COUNT_PREFIX)
+        name: float(dataset[column].values[row]) for name, column in count_columns(dataset).items()
     }
     site_rows = np.flatnonzero(dataset["site"].values == scalars["site"])
     clock_proof = clock_proofs(dataset, site_rows)[site_rows == row][0]

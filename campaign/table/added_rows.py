@@ -189,12 +189,14 @@ def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar)
         f"{site}: the store has it as a CPU, and these rows have memory clocks as a GPU's have; if "
         f'it is a GPU, import with device = "gpu" in a map: Slurm\'s options differ'
         for site, record in held.items()
-        if record.device == "cpu" and site not in sidecar.sites and _is_gpu(rows, sites, site)
+        if record.device == "cpu" and site not in sidecar.sites and _is_gpu(rows, site)
     ]
 
 
-def _is_gpu(rows: Rows, sites: Texts, site: str) -> bool:
+def _is_gpu(rows: Rows, site: str) -> bool:
     """Whether a site's rows have a memory clock and no uncore clock, as a GPU's."""
+    sites = rows["site"]
+    assert isinstance(sites, Texts)  # noqa: S101
     rows_of_site = np.flatnonzero(sites.codes == sites.values.index(site))
     has_mem, has_uncore = (
         np.isfinite(np.asarray(rows[name])[rows_of_site]).any()
@@ -214,7 +216,7 @@ def site_records(
     assert isinstance(sites, Texts)  # noqa: S101
     for code in np.unique(sites.codes):
         site, rows_of_site = sites.values[code], np.flatnonzero(sites.codes == code)
-        usual = SiteRecord(device="gpu" if _is_gpu(rows, sites, site) else "cpu")
+        usual = SiteRecord(device="gpu" if _is_gpu(rows, site) else "cpu")
         beside = sidecar.sites.get(site, usual)
         record = held.get(site, beside)
         of_map = {name: str(domain) for name, domain in mapping.classes.items()}

@@ -39,7 +39,7 @@ from analysis.measurements.variants import (
 from campaign.store.planned import planned_kernels
 from campaign.variants.stated_terms import stated_metrics, stated_terms
 from campaign.variants.study import kernels_at, tuned_parameters
-from dvfs.dataset import COUNT_PREFIX, is_complete
+from dvfs.dataset import count_columns, is_complete
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import Setting, Volts
@@ -162,9 +162,8 @@ def _counts(
     first_row = dict(zip(labels, rows[firsts].tolist(), strict=True))
     variant_rows = [first_row[instance.label] for instance in instances]
     columns = {
-        name.removeprefix(COUNT_PREFIX): scalars[name][variant_rows].astype(float)
-        for name in sorted(scalars)
-        if name.startswith(COUNT_PREFIX)
+        name: scalars[column][variant_rows].astype(float)
+        for name, column in count_columns(scalars).items()
     }
     return {name: column for name, column in columns.items() if np.isfinite(column).all()}
 

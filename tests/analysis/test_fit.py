@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import statsmodels.api as sm
+import xarray as xr
 from scipy import optimize
 
 from analysis.energy.fit import fit
@@ -91,6 +92,20 @@ def test_a_count_that_some_rows_lack_is_that_of_the_kernels_others():
     lacking = observations(dataset.assign(n_dp=n_dp), "tk1").counts["dp"]
     np.testing.assert_allclose(lacking, counts, rtol=1e-12)
     assert np.isnan(lacking).any()  # a class that a kernel never counts stays unknown
+
+
+def test_a_count_that_varies_with_the_setting_is_that_of_the_same_setting():
+    once = simulated_dataset("off", per_family=2)
+    n_dp = once["n_dp"].where(once["core_mhz"] != 852.0, 2.0 * once["n_dp"])
+    row = int(np.flatnonzero(np.isfinite(n_dp) & (once["core_mhz"] == 852.0))[0])
+    lacking = n_dp.copy()
+    lacking[row] = np.nan
+    all_known, one_unknown = (
+        xr.concat([once.assign(n_dp=n_dp), once.assign(n_dp=second)], "measurement")
+        for second in (n_dp, lacking)
+    )
+    counts = observations(one_unknown, "tk1").counts["dp"]
+    np.testing.assert_allclose(counts, observations(all_known, "tk1").counts["dp"], rtol=1e-12)
 
 
 def test_a_core_voltage_that_one_row_lacks_is_that_of_the_others_at_its_clock():

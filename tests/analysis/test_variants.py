@@ -358,6 +358,22 @@ def test_variants_under_profiles_are_searched(strategy):
         assert once.mean_lost_pct["all"] == (100.0,)
 
 
+def test_a_repeat_without_counts_leaves_the_work_as_the_others_count_it():
+    """Of two classes of flops, one is missing in the first repeat of the first variant."""
+    rows = [
+        (
+            {"tile": i},
+            1.0,
+            1.0,
+            {"n_dp": 100.0, "n_sp": math.nan if (i, repeat) == (1, 0) else 50.0},
+        )
+        for i in (1, 2)
+        for repeat in (0, 1)
+    ]
+    of = kernel_variants(dataset(rows), "s", "dgemm")
+    assert (of.work, of.most_work) == (150.0, 150.0)
+
+
 def test_different_work_names_the_parameter_that_decides_it():
     rows = [({"mr": mr, "n": n}, 1.0, 1.0, {"n_dp": 2.0 * n**3}) for mr in (1, 2) for n in (8, 9)]
     with pytest.raises(FitError, match=r"such as --problem n=8$"):
