@@ -121,7 +121,7 @@ TEXT_COLUMNS = (
     "meters",
     "provenance",
 )
-INTEGER_COLUMNS = ("repeat", "ranks", "iterations", "attempt")
+INTEGER_COLUMNS = ("repeat", "ranks", "iterations", "attempt", "table_line")
 BOOLEAN_COLUMNS = ("simulated", "imported")
 COLUMN_UNITS = {
     "core_mhz": "MHz",
@@ -208,6 +208,7 @@ LONG_NAMES = {
     "ranks": "MPI ranks on each node",
     "iterations": "iterations of the kernel in the windows",
     "attempt": "number of the attempt",
+    "table_line": "line of the imported table, 0 if there is none",
     "simulated": "whether the machine is simulated",
     "imported": "whether it comes from a table",
     "channel": "channel of a meter",

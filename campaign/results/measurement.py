@@ -137,6 +137,7 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
     }
     site_rows = np.flatnonzero(dataset["site"].values == scalars["site"])
     clock_proof = clock_proofs(dataset, site_rows)[site_rows == row][0]
+    line = scalars.pop("table_line")
     kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
     setup: Record | None = None
     if scalars["setup"]:
@@ -149,7 +150,8 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
         clock_proof=str(clock_proof),
         counts={name: count for name, count in counts.items() if math.isfinite(count)},
         meters=json.loads(str(dataset["meters"].values[row])),
-        provenance=json.loads(str(dataset["provenance"].values[row])),
+        provenance=json.loads(str(dataset["provenance"].values[row]))
+        | ({"line": line} if line else {}),
         setup=setup,
         trace=row_trace(dataset, row),
     )

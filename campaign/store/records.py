@@ -161,6 +161,7 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
         **{name: point.get(name) for name in NUMBERS},
         "profile": point.get("profile") or "",
         "repeat": point["repeat"],
+        "table_line": 0,
         "simulated": bool(scalars["provenance"].get("simulated", False)),
         "imported": bool(scalars["provenance"].get("imported", False)),
         "meters": json.dumps(scalars["meters"]),

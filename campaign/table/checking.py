@@ -260,6 +260,8 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
     power_w = np.where(has_energy, power_w, np.nan)
     provenance = cells.texts("provenance", provenance_json)
     reasons = cells.texts(ESTIMATED, _estimated)
+    lines = np.fromiter(table.lines, np.int64, len(table.lines))
+    frame["table_line"] = np.where(of_store, cells.wholes("table_line", 0), lines)
     frame["provenance"] = _provenance(table, provenance, power_w, reasons, of_store)
     if mapping.numbers_repeats:
         of_all.number_repeats(cells, frame)
@@ -411,48 +413,39 @@ def _clock_proofs(
 
 @dataclass(frozen=True)
 class Provenance:
-    """Each row's provenance as JSON: its line in the file (int64), and the values that no column
-    holds: the power (float64, NaN if none), and further parts. The texts are made on demand: those
-    of all rows would take more memory than all other columns."""
+    """Each row's provenance as JSON, the values that no column holds: the power (float64, NaN if
+    none), and further parts. The texts are made on demand: those of all rows would take more memory
+    than all other columns."""
 
-    lines: np.ndarray
     power_w: np.ndarray
     parts: tuple[Texts, ...]
     """Texts ``, "key": value``, or empty; all but the first are labels."""
 
     def __len__(self) -> int:
-        return len(self.lines)
+        return len(self.power_w)
 
     def __getitem__(self, rows: slice | np.ndarray) -> Provenance:
         parts = tuple(part[rows] for part in self.parts)
-        return Provenance(self.lines[rows], self.power_w[rows], parts)
+        return Provenance(self.power_w[rows], parts)
 
     def __iter__(self) -> Iterator[str]:
         return iter(np.asarray(self).tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         texts = np.empty(len(self), object)
-        if self.says_only_lines:
-            texts[:] = [f'{{"imported": true, "line": {line}}}' for line in self.lines.tolist()]
-            return texts
         has_power = np.isfinite(self.power_w).tolist()
-        rows = zip(self.lines.tolist(), self.power_w.tolist(), has_power, *self.parts, strict=True)
-        for i, (line, power_w, row_has_power, reason, *labels) in enumerate(rows):
+        rows = zip(self.power_w.tolist(), has_power, *self.parts, strict=True)
+        for i, (power_w, row_has_power, reason, *labels) in enumerate(rows):
             watt = f', "power_w": {power_w!r}' if row_has_power else ""
             label_text = "".join(labels)
             text = f', "labels": {{{label_text[2:]}}}' if label_text else ""
-            texts[i] = f'{{"imported": true, "line": {line}{watt}{reason}{text}}}'
+            texts[i] = f'{{"imported": true{watt}{reason}{text}}}'
         return texts
-
-    @property
-    def says_only_lines(self) -> bool:
-        """Whether no row has more than its line."""
-        return not (np.isfinite(self.power_w).any() or any(any(p.values) for p in self.parts))
 
 
 def _provenance(
     table: RawTable, stored: Texts, power_w: np.ndarray, reasons: Texts, of_store: np.ndarray
-) -> Provenance | np.ndarray:
+) -> Provenance | Texts | np.ndarray:
     """Each row's provenance. A row of a store keeps its ``stored`` one, updated by the labels,
     power and reason of the table."""
     labels = [
@@ -463,12 +456,14 @@ def _provenance(
         for name, column in table.labels.items()
     ]
     why = reasons.mapped(lambda reason: f', "{ESTIMATED}": {json.dumps(reason)}' if reason else "")
-    lines = np.fromiter(table.lines, np.int64, len(table.lines))
-    new = Provenance(lines, power_w, (why, *labels))
+    parts = (why, *labels)
+    has_power = np.isfinite(power_w)
+    new: Provenance | Texts = Texts.same('{"imported": true}', len(power_w))
+    if has_power.any() or any(any(part.values) for part in parts):
+        new = Provenance(power_w, parts)
     if not of_store.any():
         return new
     texts = np.where(of_store, stored.array(), np.asarray(new))
-    has_power = np.isfinite(power_w)
     has_reason = reasons.array(bool, [*map(bool, reasons.values)])
     changed = of_store & (has_power | bool(labels) | has_reason)
     for i in np.flatnonzero(changed).tolist():

@@ -26,7 +26,7 @@ from campaign.table.added_rows import (
     with_measurements,
     write_records,
 )
-from campaign.table.checking import Checked, Provenance, Rows, checked_rows
+from campaign.table.checking import Checked, Rows, checked_rows
 from campaign.table.delimited import TooLongError
 from campaign.table.formats import FORMATS
 from campaign.table.map_file import POINT_ID, TableMap, read_map, with_arguments
@@ -164,9 +164,6 @@ def import_rows(
                 _add(store, contents.generation, added, points, failures, traces)
             equalize_generations(store)
         measurements = rows if not len(held.ids) else measurement_columns(read_contents(store))
-        texts = measurements["provenance"]
-        if isinstance(texts, Provenance) and texts.says_only_lines:  # no check reads these
-            measurements = {**rows, "provenance": Texts.same('{"imported": true}', len(texts))}
     return Imported(
         new=int(new.sum()),
         failed=int((new & (worth_of(status) == 0)).sum()),

@@ -23,7 +23,7 @@ from campaign.table.added_rows import (
     with_measurements,
     write_records,
 )
-from campaign.table.checking import Checked, Provenance, Rows
+from campaign.table.checking import Checked, Rows
 from campaign.table.grouping import row_hashes
 from campaign.table.long_table import LongTable
 from campaign.table.map_file import POINT_ID, TableMap
@@ -159,6 +159,4 @@ def _column(parts: Sequence[Column]) -> Column:
         return EqualLengths(
             np.concatenate([p.bytes_ for p in parts if isinstance(p, EqualLengths)])
         )
-    if all(isinstance(part, Provenance) and part.says_only_lines for part in parts):
-        return Texts.same('{"imported": true}', sum(map(len, parts)))  # no check reads these
     return np.concatenate([np.asarray(part) for part in parts])

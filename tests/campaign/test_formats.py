@@ -8,7 +8,6 @@ import math
 import re
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -62,8 +61,7 @@ def taken(folder: Path, file: Path, *words: str) -> pd.DataFrame:
     store = folder / "s"
     assert main(["import", str(file), "--store", str(store), "--site", "x", *words]) == 0
     frame = imported(store)
-    lines = [json.loads(text)["line"] for text in frame["provenance"]]
-    return frame.iloc[np.argsort(lines, kind="stable")].reset_index(drop=True)
+    return frame.sort_values("table_line", kind="stable").reset_index(drop=True)
 
 
 def refused(folder: Path, text: str, layout: str, **constants: str) -> str:

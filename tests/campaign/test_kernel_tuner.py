@@ -72,7 +72,7 @@ def test_every_record_of_a_real_cache_comes_in_and_goes_out(tmp_path):
         assert provenance["labels"]["device_name"] == "NVIDIA A100-PCIE-40GB"
         assert json.loads(provenance["labels"]["problem_size"]) == [4096, 4096]
         assert json.loads(provenance["labels"].get("times", "0")) == record.get("times", 0)
-        assert record["timestamp"] in text.splitlines()[provenance["line"] - 1]
+        assert record["timestamp"] in text.splitlines()[row["table_line"] - 1]
 
     assert "54 of 63 points done, 9 failed, 0 left" in prints("status", store)
     said = refuses("fit", store, "--site", "a100")

@@ -102,7 +102,8 @@ def test_the_rows_of_a_large_table_are_in_the_store(tmp_path):
         (tmp_path / name).write_text("\n".join(map(",".join, [HEADER, *part])) + "\n")
         assert main(["import", str(tmp_path / name), "--store", str(store)]) == 0
     frame = current_tables(open_store(store))[0].measurements
-    assert frame["point_id"].is_unique and frame["provenance"].is_unique
+    assert frame["point_id"].is_unique
+    assert frame["table_line"].tolist() == list(range(2, 150_002))
     for i, name in enumerate(HEADER):
         own = [row[i] for row in rows]
         assert frame[name].tolist() == (own if i < 2 else list(map(float, own)))

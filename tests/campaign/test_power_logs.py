@@ -3,7 +3,6 @@ powers whose integral is known."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +37,7 @@ def taken(folder: Path, table: Path, log: Path | str, *words: str) -> pd.DataFra
     arguments = ["import", str(table), "--power-log", str(log), "--store", str(store)]
     assert main([*arguments, "--site", "x", *words]) == 0
     frame = imported(store)
-    lines = [json.loads(text)["line"] for text in frame["provenance"]]
-    return frame.iloc[np.argsort(lines, kind="stable")].reset_index(drop=True)
+    return frame.sort_values("table_line", kind="stable").reset_index(drop=True)
 
 
 def refused(

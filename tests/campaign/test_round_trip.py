@@ -44,7 +44,7 @@ from dvfs.dataset import (
 )
 from dvfs.setting import Setting
 from tests.campaign.test_journal import measurement
-from tests.commands import answers, refuses
+from tests.commands import answers, prints, refuses
 from tests.simulated_runs import simulate
 
 SIMULATED = """\
@@ -294,6 +294,20 @@ def rows_of_a_store(draw: st.DrawFn) -> pd.DataFrame:
     ids = st.integers(0, 16**24 - 1).map("{:024x}".format)
     frame["point_id"] = draw(st.lists(ids, min_size=size, max_size=size, unique=True))
     return frame[["point_id", *sorted(set(frame) - {"point_id"})]]
+
+
+def test_a_row_names_its_line_in_the_table_also_after_export(tmp_path):
+    rows = "site,kernel,core_mhz,time_s,energy_j\n\nx,k,1000,1,2\nx,k,800,1.5,2.5\n"
+    table = tmp_path / "table.csv"
+    table.write_text(rows)
+    for store in (tmp_path / "a", tmp_path / "b"):
+        prints("import", table, "--store", store)
+        for point in open_results(store).columns["point_id"].tolist():
+            shown = answers("show", store, point)
+            line = rows.splitlines()[shown["provenance"]["line"] - 1]
+            assert f"{shown['core_mhz']:.0f},{shown['time_s']:g}," in line
+        table = tmp_path / "exported.csv"
+        prints("export", store, "--csv", table)
 
 
 @given(rows_of_a_store(), st.booleans())
