@@ -30,9 +30,9 @@ SEED = 7
 def simulated():
     """1,856 noisy rows of the simulated board: 116 kernels at 16 settings."""
     from analysis.measurements.observations import kernel_names, observations
-    from tests.analysis.simulated_tk1 import simulated_dataset
+    from tests.analysis.simulated_tk1 import simulated_columns
 
-    data = observations(simulated_dataset("default", per_family=PER_FAMILY), "tk1")
+    data = observations(simulated_columns("default", per_family=PER_FAMILY), "tk1")
     names = np.array(kernel_names(data), object)
     every = np.linspace(0, len(names) - 1, WANTED_KERNELS).round().astype(int)
     return data.take(np.isin(data.labels, names[every]))
@@ -50,16 +50,16 @@ def resample(data, model: str) -> None:
         solve_form(training, np.bincount(drawn, minlength=n).astype(float), whole)
 
 
-def quality_dataset():
-    """200,000 rows of a clean simulated sweep, as a store's Dataset."""
+def quality_columns():
+    """200,000 rows of a clean simulated sweep, as a store's columns."""
     from benchmarks.import_speed import sweep
-    from tests.frames import as_dataset
+    from tests.frames import as_columns
 
     table = sweep(QUALITY_ROWS)
     table["point_id"] = [f"p{i}" for i in range(len(table))]
     table["start_unix_s"] = 1e9 + 10.0 * np.random.default_rng(SEED).permutation(len(table))
     table = table.assign(params="{}", status="ok", provenance="{}", simulated=True)
-    return as_dataset(table), "bench"
+    return as_columns(table), "bench"
 
 
 def main() -> int:
@@ -95,7 +95,7 @@ def main() -> int:
             (f"leave-one-setting-out, auto, V estimated: {shown}", loso(titan, "auto", "floor")),
         ]
     if not arguments.no_quality:
-        dataset, site = quality_dataset()
+        dataset, site = quality_columns()
         works.append((f"quality checks: {QUALITY_ROWS:,} rows", lambda: check(dataset, site)))
     print(f"{platform.platform()}, {platform.machine()}; seconds, of {arguments.repeats} runs")
     print(f"{'':<66}{'median':>8}{'least':>8}{'most':>8}")

@@ -181,9 +181,9 @@ def show_coverage(held: dict, width: dict) -> None:
 def simulated(arguments: argparse.Namespace) -> None:
     """Judge by both truths of the simulated board."""
     from analysis.measurements.observations import observations
-    from tests.analysis.simulated_tk1 import simulated_dataset
+    from tests.analysis.simulated_tk1 import simulated_columns
 
-    quiet = observations(simulated_dataset("off", per_family=arguments.per_family), "tk1")
+    quiet = observations(simulated_columns("off", per_family=arguments.per_family), "tk1")
     print(
         f"simulated Jetson TK1: {len(set(quiet.labels.tolist()))} kernels x "
         f"{len(quiet.settings)} settings = {len(quiet)} rows a campaign; noise: setting "

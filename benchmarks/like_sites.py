@@ -32,7 +32,7 @@ from analysis.energy import known_site
 from analysis.energy.fit import fit
 from analysis.energy.scatter import Scatter
 from analysis.measurements.observations import observations, pooled
-from tests.analysis.simulated_tk1 import other_board, simulated_dataset
+from tests.analysis.simulated_tk1 import other_board, simulated_columns
 
 DOMAINS = {"sp": "core", "dp": "core", "int": "core", "shared": "core", "l2": "core", "dram": "mem"}
 PER_FAMILY = 16
@@ -55,7 +55,7 @@ def boards_apart(spread, boards):
     for seed in range(boards):
         name = f"board-{spread:g}-{seed}"
         site = other_board(spread, seed, name)
-        dataset = simulated_dataset("default", f"{name} ", PER_FAMILY, site)
+        dataset = simulated_columns("default", f"{name} ", PER_FAMILY, site)
         all_boards.append(observations(dataset, name, DOMAINS))
     return all_boards
 
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--points", default="4,8,12,16")
     parser.add_argument("--nodes", type=int, default=5)
     arguments = parser.parse_args()
-    data = observations(simulated_dataset("default", per_family=PER_FAMILY), "tk1", DOMAINS)
+    data = observations(simulated_columns("default", per_family=PER_FAMILY), "tk1", DOMAINS)
     known_fit = fit(data)
     everything, cost = np.ones(len(data), bool), np.ones(len(data))
     counts = [int(count) for count in arguments.points.split(",")]

@@ -39,7 +39,7 @@ from analysis.predict.site import cells_of, site_posterior
 from benchmarks.public_data import power_limits
 from benchmarks.shared import argument_parser
 from sites.simulated.machine import mean_w, phases_s, under_limit
-from tests.analysis.simulated_tk1 import kernels, simulated_dataset, simulated_tk1
+from tests.analysis.simulated_tk1 import kernels, simulated_columns, simulated_tk1
 
 LIMITS_W = (14.5, 25.0)
 SHARES = (0.25, 0.375)
@@ -62,7 +62,7 @@ def simulated(seed: int) -> dict[str, dict[str, float]]:
     """Return the mean loss of picks, %, and the mean error of energies under a reached limit, %."""
     figures_by_name: dict[str, dict[str, float]] = {}
     for name, limits in (("clocks", (None,)), ("limits", LIMITS_W)):
-        data = observations(simulated_dataset("default", str(seed), limits_w=limits), "tk1")
+        data = observations(simulated_columns("default", str(seed), limits_w=limits), "tk1")
         true = true_j(data)
         labels = list(kernels())
         above = 100.0 * (true / true.min(axis=1, keepdims=True) - 1.0)

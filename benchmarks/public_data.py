@@ -120,7 +120,6 @@ def make_observations(
 def imported(table: Path, map_file: Path) -> Observations:
     """Return the rows of a table, read through a temporary store as ``campaign import`` reads
     them."""
-    from campaign.store.dataset import scalars_of
     from campaign.store.layout import create_store
     from campaign.table.checking import checked_rows
     from campaign.table.importing import import_rows
@@ -132,7 +131,7 @@ def imported(table: Path, map_file: Path) -> Observations:
     with tempfile.TemporaryDirectory() as folder:
         store = create_store(Path(folder) / "store", "store")
         rows = import_rows(checked, store, mapping)
-    return observations(scalars_of(rows.measurements), rows.sites[0])
+    return observations(rows.measurements, rows.sites[0])
 
 
 def titan_x(folder: Path, with_voltage: bool):

@@ -24,7 +24,7 @@ import pandas as pd
 from analysis.quality import Finding, check
 from benchmarks import public_data
 from benchmarks.shared import ROOT, argument_parser
-from tests.frames import as_dataset
+from tests.frames import as_columns
 
 NAMED = 0.8
 """The smallest share of the wrong rows that a finding must name."""
@@ -41,9 +41,9 @@ class Trial:
 
 def simulated_board() -> pd.DataFrame:
     """Return the simulated Jetson TK1: one repeat, counts, a table of voltages."""
-    from tests.analysis.simulated_tk1 import simulated_dataset
+    from tests.analysis.simulated_tk1 import simulated_columns
 
-    data = simulated_dataset("default")
+    data = simulated_columns("default")
     return pd.DataFrame({name: data[name].values for name in data.data_vars})
 
 
@@ -126,7 +126,7 @@ def findings(table: pd.DataFrame) -> list[Finding]:
     """Return the findings of the checks in a table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return check(as_dataset(table), str(table["site"].iloc[0]))
+        return check(as_columns(table), str(table["site"].iloc[0]))
 
 
 def _scaled(

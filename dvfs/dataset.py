@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
-    import xarray as xr
 
     from dvfs.texts import Texts
 
@@ -223,15 +222,12 @@ LONG_NAMES = {
 
 @dataclass(frozen=True)
 class Columns(Mapping[str, "np.ndarray"]):
-    """The variables of a Dataset along ``measurement``, and its attributes, in memory. Read a
-    variable with ``numpy.asarray``.
-
-    Code that needs no more takes them instead of the Dataset: importing xarray and pandas takes
-    longer than most questions.
+    """The variables of a store's Dataset and its attributes, without xarray, whose import takes
+    longer than most questions. Read a variable with ``numpy.asarray``.
     """
 
     arrays: Mapping[str, Any]
-    attrs: Mapping[str, Any]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     _texts: dict[str, Texts] = field(default_factory=dict, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Any:
@@ -240,9 +236,9 @@ class Columns(Mapping[str, "np.ndarray"]):
     def __contains__(self, name: object) -> bool:
         return name in self.arrays  # without reading it
 
-    def replaced(self, name: str, values: np.ndarray) -> Columns:
-        """A copy in which a variable has other values."""
-        return Columns(ChainMap({name: values}, self.arrays), self.attrs)  # type: ignore[arg-type]
+    def replaced(self, arrays: Mapping[str, Any]) -> Columns:
+        """A copy in which some variables have other values."""
+        return Columns(ChainMap(dict(arrays), self.arrays), self.attrs)  # type: ignore[arg-type]
 
     def texts(self, name: str) -> Texts:
         """A variable of texts, which holds each distinct text once."""
@@ -259,22 +255,15 @@ class Columns(Mapping[str, "np.ndarray"]):
         return len(self.arrays)
 
 
-def texts_of(dataset: xr.Dataset | Columns, name: str) -> Texts:
-    """A variable of texts, which holds each distinct text once."""
-    from dvfs.texts import Texts  # noqa: PLC0415
-
-    return dataset.texts(name) if isinstance(dataset, Columns) else Texts.of(dataset[name].values)
-
-
-def count_columns(dataset: xr.Dataset | Columns) -> dict[str, str]:
+def count_columns(dataset: Columns) -> dict[str, str]:
     """Class of operations -> the variable that has its counts, sorted."""
     names = sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX))
     return {name.removeprefix(COUNT_PREFIX): name for name in names}
 
 
-def complete_rows(dataset: xr.Dataset | Columns, site: str) -> np.ndarray:
+def complete_rows(dataset: Columns, site: str) -> np.ndarray:
     """bool (measurement,): the rows of a site whose points are done."""
-    sites, statuses = texts_of(dataset, "site"), texts_of(dataset, "status")
+    sites, statuses = dataset.texts("site"), dataset.texts("status")
     at_site = sites.array(bool, [name == site for name in sites.values])
     is_done: np.ndarray = statuses.array(bool, [*map(is_complete, statuses.values)])
     complete: np.ndarray = at_site & is_done

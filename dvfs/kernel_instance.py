@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
-    import xarray as xr
 
     from dvfs.dataset import Columns
 
@@ -138,14 +137,14 @@ def _params_of(text: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def dataset_kernels(dataset: xr.Dataset | Columns) -> dict[tuple[str, str], KernelInstance]:
-    """The instance of each (kernel, params) in a store's Dataset."""
+def dataset_kernels(dataset: Columns) -> dict[tuple[str, str], KernelInstance]:
+    """The instance of each (kernel, params) of a store's measurements."""
     return kernel_instances(_pairs(dataset)[0])
 
 
-def kernels_of_rows(dataset: xr.Dataset | Columns) -> tuple[list[KernelInstance], np.ndarray]:
-    """The distinct instances of a store's Dataset, sorted by label, and the index of each row's
-    instance, int64 (rows,)."""
+def kernels_of_rows(dataset: Columns) -> tuple[list[KernelInstance], np.ndarray]:
+    """The distinct instances of a store's measurements, sorted by label, and each row's index into
+    them, int64 (rows,)."""
     import numpy as np  # noqa: PLC0415
 
     pairs, pair_indices = _pairs(dataset)
@@ -156,14 +155,13 @@ def kernels_of_rows(dataset: xr.Dataset | Columns) -> tuple[list[KernelInstance]
     return [by_label[label] for label in index], index_of_pair[pair_indices]
 
 
-def _pairs(dataset: xr.Dataset | Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
+def _pairs(dataset: Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
     """The distinct (kernel, params), and the index of each row's pair, int64 (rows,)."""
-    from dvfs.dataset import texts_of  # noqa: PLC0415
     from dvfs.groups import Groups  # noqa: PLC0415
     from dvfs.texts import Texts, group_codes  # noqa: PLC0415
 
-    kernel = texts_of(dataset, "kernel")
+    kernel = dataset.texts("kernel")
     has_params = "params" in dataset
-    params = texts_of(dataset, "params") if has_params else Texts.same("", len(kernel))
+    params = dataset.texts("params") if has_params else Texts.same("", len(kernel))
     groups = Groups(group_codes([kernel, params]))
     return [(kernel[i], params[i]) for i in groups.firsts.tolist()], groups.numbers()

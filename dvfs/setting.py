@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 if TYPE_CHECKING:
     import numpy as np
-    import xarray as xr
 
     from dvfs.dataset import Columns
 
@@ -203,7 +202,7 @@ def number_columns(settings: Iterable[Setting]) -> np.ndarray:
     return np.array([setting.numbers for setting in settings], float).reshape(-1, len(NUMBERS))
 
 
-def axis_values(data: xr.Dataset | Columns, rows: np.ndarray) -> list[np.ndarray]:
+def axis_values(data: Columns, rows: np.ndarray) -> list[np.ndarray]:
     """The columns of :data:`AXES` at some rows of a table, (rows,) each, for
     :func:`distinct_settings`."""
     import numpy as np  # noqa: PLC0415
@@ -215,9 +214,7 @@ def axis_values(data: xr.Dataset | Columns, rows: np.ndarray) -> list[np.ndarray
             is_constant = column.strides == (0,) and len(column)
             numbers[i] = np.broadcast_to(column[0], len(rows)) if is_constant else column[rows]
     if "profile" in data:
-        from dvfs.dataset import texts_of  # noqa: PLC0415
-
-        names = texts_of(data, "profile")
+        names = data.texts("profile")
         if len(names.values) > 1 or names.values != [""]:
             return [*numbers, np.asarray(names[rows]).astype(str)]
     return [*numbers, np.broadcast_to(np.array(""), len(rows))]

@@ -24,7 +24,7 @@ from analysis.energy.fit import fit
 from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
 from analysis.report.page import render
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import numbered
 from tests.requirement import need_browser
 
@@ -170,7 +170,7 @@ class Chromium:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of as many kernels as the demo's, from the simulated Jetson TK1."""
-    data = observations(simulated_dataset("default", per_family=30), "tk1")
+    data = observations(simulated_columns("default", per_family=30), "tk1")
     words = [kernel.replace("-", " level=dram ops_per_word=") for kernel in data.labels]
     data = replace(data, **numbered(words))
     names = kernel_names(data)

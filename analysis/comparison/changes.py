@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import xarray as xr
 from scipy import sparse, special
 
 from analysis.comparison.common_cells import (
@@ -29,7 +28,7 @@ from analysis.comparison.common_cells import (
 from analysis.comparison.noise_model import TOLERANCE, UNLIMITED, NoiseModel, estimate
 from analysis.measurements.observations import site_names
 from analysis.measurements.provenance import estimated_energies
-from dvfs.dataset import complete_rows
+from dvfs.dataset import Columns, complete_rows
 from dvfs.setting import AXES
 
 COVERAGE = 0.95
@@ -217,8 +216,8 @@ class SiteComparison:
 
 
 def compare_site(
-    before: xr.Dataset,
-    after: xr.Dataset,
+    before: Columns,
+    after: Columns,
     site: str,
     rows_before: np.ndarray | None = None,
     rows_after: np.ndarray | None = None,
@@ -227,15 +226,16 @@ def compare_site(
 ) -> tuple[SiteComparison, list[Change]]:
     """The comparison of one site, and its changes without ``adjusted_p``.
 
-    ``rows_before``, ``rows_after``: bool (measurement,), the compared measurements of each Dataset
+    ``rows_before``, ``rows_after``: bool (measurement,), the measurements of each that are compared
     (default: all). ``alike_nodes``: treat all nodes as equal, without evidence.
     """
     frames = []
     notes: list[str] = []
     for side, dataset, mask in (("before", before, rows_before), ("after", after, rows_after)):
-        chosen = dataset if mask is None else dataset.isel(measurement=np.flatnonzero(mask))
-        frames.append(site_frame(chosen, site))
-        estimated = estimated_energies(chosen, np.flatnonzero(complete_rows(chosen, site))) != ""
+        complete = complete_rows(dataset, site)
+        index = np.flatnonzero(complete if mask is None else complete & mask)
+        frames.append(site_frame(dataset, index))
+        estimated = estimated_energies(dataset, index) != ""
         if estimated.any():
             n = int(estimated.sum())
             notes.append(f"{side}: the energies of {n} measurements are estimated, not measured")
@@ -275,8 +275,8 @@ def compare_site(
     return summary, changes
 
 
-def common_sites(before: xr.Dataset, after: xr.Dataset) -> list[str]:
-    """The sites that have measurements in both Datasets, sorted."""
+def common_sites(before: Columns, after: Columns) -> list[str]:
+    """The sites that have measurements in both, sorted."""
     return sorted(set(site_names(before)) & set(site_names(after)))
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
-from dvfs.dataset import is_complete
+from dvfs.dataset import Columns
 from dvfs.kernel_instance import KernelInstance, kernel_instances
 from dvfs.setting import AXES, axis_values
 
@@ -44,21 +43,18 @@ class Rows:
         return np.asarray(2 * self.cell + self.after)
 
 
-def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
-    """The complete measurements of a site, with the columns for a comparison."""
-    names = [*CELL[:4], "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
+def site_frame(dataset: Columns, rows: np.ndarray) -> pd.DataFrame:
+    """Measurements of a site, with the columns for a comparison. ``rows``: int64 indices."""
+    names = [*CELL[:4], "node", "repeat", "simulated", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
-    rows = np.flatnonzero(dataset["site"].values == site)
-    values = {name: dataset[name].values[rows] for name in names}
+    values = {name: np.asarray(dataset[name])[rows] for name in names}
     values |= dict(zip(AXES, axis_values(dataset, rows), strict=True))
     frame: pd.DataFrame = pd.DataFrame(values)
-    complete = np.asarray(is_complete(frame["status"]))
-    frame = frame[complete].reset_index(drop=True)
     for name in ("partition", "kernel", "params", "node"):
         frame[name] = [str(value) for value in frame[name]]
     # A row of a foreign table has its node as partition, or "imported" if it names none.
     if "imported" in dataset:
-        imported = dataset["imported"].values[rows][complete]
+        imported = np.asarray(dataset["imported"])[rows]
         frame.loc[imported & (frame["partition"] == frame["node"]), "partition"] = "imported"
     frame.loc[frame["simulated"], "node"] = SIMULATED_NODE
     return frame
@@ -105,13 +101,13 @@ def common_rows(
     )
 
 
-def instances_of(*datasets: xr.Dataset) -> dict[tuple[str, str], KernelInstance]:
+def instances_of(*datasets: Columns) -> dict[tuple[str, str], KernelInstance]:
     """(kernel, params) -> instance, with a label that is unique in all datasets."""
     pairs = {
         (str(kernel), str(params))
         for dataset in datasets
         for kernel, params in zip(
-            dataset["kernel"].values.tolist(), dataset["params"].values.tolist(), strict=True
+            *(np.asarray(dataset[name]).tolist() for name in ("kernel", "params")), strict=True
         )
     }
     return kernel_instances(pairs)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.measurements.provenance import estimated_energies
-from dvfs.dataset import Columns, complete_rows, texts_of
+from dvfs.dataset import Columns, complete_rows
 from dvfs.groups import Groups
 from dvfs.kernel_instance import kernels_of_rows
 from dvfs.texts import Texts
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 J_PER_KWH = 3.6e6
 DAY_H = 24
@@ -100,7 +100,7 @@ class CampaignEnergy:
     estimated: np.ndarray
 
 
-def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy | None:
+def campaign_energy(dataset: Columns, site: str) -> CampaignEnergy | None:
     """The energies of a site's complete measurements in a store; None if it has none."""
     if "site" not in dataset:
         return None
@@ -122,7 +122,7 @@ def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy 
         iterations=iterations,
         energy_kwh=np.where(energy_j > 0, energy_j, np.nan) * iterations / J_PER_KWH,
         duration_s=duration_s,
-        node_h=duration_s / 3600.0 * node_counts(texts_of(dataset, "node")[rows]),
+        node_h=duration_s / 3600.0 * node_counts(dataset.texts("node")[rows]),
         start_unix_s=start_unix_s,
         estimated=estimated_energies(dataset, rows) != "",
     )

@@ -24,8 +24,6 @@ from dvfs.dataset import COUNT_PREFIX, COUNTERS, complete_rows
 from dvfs.kernel_instance import kernels_of_rows
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from dvfs.dataset import Columns
 
 
@@ -47,7 +45,7 @@ class KernelCounters:
     least_share: float
 
 
-def kernel_counters(dataset: xr.Dataset | Columns, site: str) -> list[KernelCounters]:
+def kernel_counters(dataset: Columns, site: str) -> list[KernelCounters]:
     """The counters of every kernel of a site that has any, by label."""
     kernels, kernel_of = kernels_of_rows(dataset)
     complete = complete_rows(dataset, site)
@@ -61,7 +59,7 @@ def kernel_counters(dataset: xr.Dataset | Columns, site: str) -> list[KernelCoun
 
 
 def _summary(
-    dataset: xr.Dataset | Columns, label: str, rows: list[tuple[int, dict[str, Any]]]
+    dataset: Columns, label: str, rows: list[tuple[int, dict[str, Any]]]
 ) -> KernelCounters:
     per_cycle, counted, ratios = [], defaultdict(list), defaultdict(list)
     least_share = 1.0

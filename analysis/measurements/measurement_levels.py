@@ -17,10 +17,10 @@ import numpy as np
 
 from analysis.measurements.campaign_energy import node_counts
 from analysis.measurements.provenance import estimated_energies
-from dvfs.dataset import RECORDED_PREFIX, Columns, complete_rows, texts_of
+from dvfs.dataset import RECORDED_PREFIX, Columns, complete_rows
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 LEAST_CORE_PHASE_S = 60.0
 LONGEST_SAMPLE_S = 1.02
@@ -93,7 +93,7 @@ Need = tuple[int, bool, str]
 """A condition: the lowest level that needs it, whether it holds, and its description."""
 
 
-def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
+def metered(dataset: Columns, site: str) -> Metered | None:
     """How a site was measured; None if it has no complete measurement or is simulated.
     ``dataset``: a store's."""
     if "site" not in dataset:
@@ -101,7 +101,7 @@ def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
     rows = np.flatnonzero(complete_rows(dataset, site))
     if not len(rows) or np.asarray(dataset["simulated"])[rows].any():
         return None
-    meters, params, node = (texts_of(dataset, name)[rows] for name in ("meters", "params", "node"))
+    meters, params, node = (dataset.texts(name)[rows] for name in ("meters", "params", "node"))
     counting = [_counting_channels(text) for text in meters.values]
     time_s, energy_j, iterations = (
         np.asarray(dataset[name])[rows].astype(float)

@@ -16,7 +16,6 @@ from dvfs.dataset import (
     Columns,
     complete_rows,
     count_columns,
-    texts_of,
 )
 from dvfs.errors import UserError, unknown_name
 from dvfs.groups import Groups
@@ -24,7 +23,7 @@ from dvfs.kernel_instance import KernelInstance, kernels_of_rows, relabelled
 from dvfs.setting import LegalVolts, Setting, axis_values, clock_columns, distinct_settings
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 OFF_CLOCK = 0.02
 """The relative deviation from the requested core clock beyond which a clock was not held."""
@@ -143,13 +142,13 @@ class Observations:
         return np.asarray(np.any([np.isfinite(v) for v in self.counts.values()], axis=0))
 
 
-def site_names(dataset: xr.Dataset | Columns) -> list[str]:
+def site_names(dataset: Columns) -> list[str]:
     """The sites of a store's measurements, sorted."""
-    return sorted(texts_of(dataset, "site").values) if "site" in dataset else []
+    return sorted(dataset.texts("site").values) if "site" in dataset else []
 
 
 def observations(
-    dataset: xr.Dataset | Columns,
+    dataset: Columns,
     site: str,
     domains: dict[str, str] | None = None,
     legal: LegalVolts | None = None,
@@ -205,7 +204,7 @@ def observations(
     core_v, mem_v = numbers("core_v"), numbers("mem_v")
     core_mhz = clocks_run_at(requested[0], numbers("core_mhz_achieved"), requested[3])
     mem_mhz = second_clock(site, requested[1], requested[2])
-    origins = texts_of(dataset, "voltage_origin")[rows]
+    origins = dataset.texts("voltage_origin")[rows]
     is_tabulated = origins.array(bool, [name != "measured" for name in origins.values])
     core_v = _volts_at(core_mhz, requested[0], core_v, is_tabulated, legal or {})
     voltage = "+".join(sorted(set(origins.present()) - {""})) or "unit"
@@ -363,7 +362,7 @@ def by_clocks(data: Observations) -> Observations:
 
 
 def refuse_other_ranks(
-    dataset: xr.Dataset | Columns, rows: np.ndarray, kernels: Sequence[str], kernel: np.ndarray
+    dataset: Columns, rows: np.ndarray, kernels: Sequence[str], kernel: np.ndarray
 ) -> None:
     """Raise FitError for a kernel that was measured with different numbers of MPI ranks, which are
     different kernels. ``kernel``: each row's index into ``kernels``."""

@@ -61,7 +61,7 @@ def has_phases(channels: np.ndarray) -> bool:
     return any(str(name).startswith(PHASE_PREFIX) for name in channels.tolist())
 
 
-def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSplit], list[str]]:
+def phase_splits(dataset: Columns, site: str) -> tuple[list[PhaseSplit], list[str]]:
     """The split of every kernel of a site that marks phases, at its fastest setting and at the one
     of least energy; and notes on kernels that could not be split.
 
@@ -120,7 +120,7 @@ def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSp
 
 
 def _mean_split(
-    dataset: xr.Dataset | Columns,
+    dataset: Columns,
     kernel: KernelInstance,
     at: str,
     setting: Setting,
@@ -171,7 +171,7 @@ def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
     return names
 
 
-def phase_energy(dataset: xr.Dataset | Columns, measurement: int) -> xr.Dataset:
+def phase_energy(dataset: Columns, measurement: int) -> xr.Dataset:
     """The energy by channel and the time of each phase, over the marked parts of all windows: the
     beginning of a window that runs more iterations than it marks.
 
@@ -224,9 +224,7 @@ def phase_energy(dataset: xr.Dataset | Columns, measurement: int) -> xr.Dataset:
     )
 
 
-def _traces(
-    dataset: xr.Dataset | Columns, measurement: int
-) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
+def _traces(dataset: Columns, measurement: int) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
     """Channel -> (seconds, values, unit) of a measurement's traces.
 
     A store keeps them contiguously, so that one read suffices: each read costs milliseconds.
@@ -249,9 +247,7 @@ def _traces(
     return traces
 
 
-def read_samples(
-    dataset: xr.Dataset | Columns, begin: int, end: int
-) -> tuple[np.ndarray, np.ndarray]:
+def read_samples(dataset: Columns, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     """The seconds and values of a range of samples, float64 each."""
     time_ns, value = (np.asarray(dataset[name][begin:end]) for name in ("time_ns", "value"))
     return time_ns / 1e9, value

@@ -14,7 +14,7 @@ from dvfs.kernel_instance import kernel_instances
 from dvfs.setting import AXES, Setting
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class PowerTrace:
     channels: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 
-def power_trace(dataset: xr.Dataset | Columns, site: str) -> PowerTrace | None:
+def power_trace(dataset: Columns, site: str) -> PowerTrace | None:
     """The trace of the site's measurement whose mean power is the median; None if no measurement
     has a trace of power or energy. Reads only its samples. ``dataset``: a store's, with its traces.
     """
@@ -55,7 +55,7 @@ def power_trace(dataset: xr.Dataset | Columns, site: str) -> PowerTrace | None:
     return row_trace(dataset, int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]]))
 
 
-def row_trace(dataset: xr.Dataset | Columns, row: int) -> PowerTrace | None:
+def row_trace(dataset: Columns, row: int) -> PowerTrace | None:
     """The trace of the measurement ``row``; None if it has no trace of power or energy. Reads only
     its samples. ``dataset``: a store's, with its traces."""
     if "trace_measurement" not in dataset or "time_ns" not in dataset:

@@ -26,12 +26,11 @@ from dvfs.dataset import (
     STATED,
     TIMED,
     Columns,
-    texts_of,
 )
 from dvfs.texts import Texts
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 TOLERANCE_PCT = 2.0
 """The default tolerance between a rate and the factor times the clock, in %."""
@@ -91,7 +90,7 @@ def _follows(log_clock: np.ndarray, log_rate: np.ndarray, allowed: float) -> boo
     return bool(np.polyfit(log_clock, log_rate, 1)[0] >= LEAST_SLOPE)
 
 
-def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
+def clock_proofs(dataset: Columns, rows: np.ndarray) -> np.ndarray:
     """What proves the clocks of rows (int64 indices into the measurements): object (rows,).
 
     One of :data:`dvfs.dataset.CLOCK_PROOFS`, from the store; :data:`UNPROVEN` for the status
@@ -108,7 +107,7 @@ def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
         return np.full(len(rows), missing)
 
     def texts(name: str) -> Texts:
-        return texts_of(dataset, name)[rows] if name in dataset else Texts.same("", len(rows))
+        return dataset.texts(name)[rows] if name in dataset else Texts.same("", len(rows))
 
     recorded, status = texts("clock_proof"), texts("status")
     proof = recorded.array().copy()
@@ -155,7 +154,7 @@ CONSTANT = "the power is the same in all rows"
 OF_LOAD = "the power is a function of {name} alone"
 
 
-def estimated_energies(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
+def estimated_energies(dataset: Columns, rows: np.ndarray) -> np.ndarray:
     """Why the energies of rows (int64 indices into the measurements) are estimates: object (rows,),
     empty if nothing shows it.
 

@@ -49,8 +49,6 @@ from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from dvfs.dataset import Columns
 
 SAME_WORK = 1.01
@@ -99,7 +97,7 @@ class KernelVariants:
 
 
 def kernel_variants(
-    dataset: xr.Dataset | Columns,
+    dataset: Columns,
     site: str,
     kernel: str,
     *,
@@ -176,7 +174,7 @@ def kernel_variants(
     )
 
 
-def _rows(dataset: xr.Dataset | Columns, site: str, kernel: str) -> np.ndarray:
+def _rows(dataset: Columns, site: str, kernel: str) -> np.ndarray:
     """The rows of a kernel at a site, int64; FitError for an unknown name."""
     sites = site_names(dataset)
     if site not in sites:
@@ -189,13 +187,13 @@ def _rows(dataset: xr.Dataset | Columns, site: str, kernel: str) -> np.ndarray:
     return rows
 
 
-def _instances(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[KernelInstance]:
+def _instances(dataset: Columns, rows: np.ndarray) -> list[KernelInstance]:
     by_pair = dataset_kernels(dataset)
     kernels, params = (np.asarray(dataset[name])[rows].tolist() for name in ("kernel", "params"))
     return [by_pair[pair] for pair in zip(kernels, params, strict=True)]
 
 
-def _left_out(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[str]:
+def _left_out(dataset: Columns, rows: np.ndarray) -> list[str]:
     """Why each row is excluded; empty if it is not."""
     status = np.asarray(dataset["status"])[rows]
     complete = is_complete(status)
@@ -208,7 +206,7 @@ def _left_out(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[str]:
 
 
 def _at_setting(
-    dataset: xr.Dataset | Columns,
+    dataset: Columns,
     rows: np.ndarray,
     instances: Sequence[KernelInstance],
     usable: np.ndarray,
@@ -244,7 +242,7 @@ def _total(counts: Mapping[str, np.ndarray], unit: str) -> np.ndarray | None:
     return np.where(total > 0, total, np.nan) if (total > 0).any() else None
 
 
-def refuse_other_work(dataset: xr.Dataset | Columns, rows: np.ndarray) -> None:
+def refuse_other_work(dataset: Columns, rows: np.ndarray) -> None:
     """Raise FitError if the parameter sets of a kernel's rows, int64, count different work: they
     are of several problems."""
     row_instances = _instances(dataset, rows)
@@ -311,7 +309,7 @@ def _common(instances: Sequence[KernelInstance]) -> dict[str, Any]:
 
 
 def studied_variants(
-    dataset: xr.Dataset | Columns, site: str, tuned: Mapping[str, Collection[str]]
+    dataset: Columns, site: str, tuned: Mapping[str, Collection[str]]
 ) -> list[KernelVariants]:
     """The variants of every problem of a site with :data:`FEWEST` or more variants, for a report.
 
@@ -504,7 +502,7 @@ class MeasuredVariants:
 
 
 def measured_variants(
-    dataset: xr.Dataset | Columns,
+    dataset: Columns,
     site: str,
     kernel: str,
     terms: Terms,
@@ -576,7 +574,7 @@ def measured_variants(
     )
 
 
-def _site_counts(dataset: xr.Dataset | Columns, rows: np.ndarray) -> dict[str, np.ndarray]:
+def _site_counts(dataset: Columns, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Class -> counts of the rows, for the classes that some row counts. A class that a row with
     counts lacks is 0 there."""
     columns = {
@@ -591,9 +589,7 @@ def _site_counts(dataset: xr.Dataset | Columns, rows: np.ndarray) -> dict[str, n
     }
 
 
-def _mean_counts(
-    dataset: xr.Dataset | Columns, rows: np.ndarray, variant: np.ndarray
-) -> dict[str, np.ndarray]:
+def _mean_counts(dataset: Columns, rows: np.ndarray, variant: np.ndarray) -> dict[str, np.ndarray]:
     """Class -> each variant's mean count over the rows that have one; NaN if none has.
     ``variant``: int64, of each of the ``rows``."""
     size = int(variant.max()) + 1

@@ -12,7 +12,7 @@ import numpy as np
 from analysis.measurements.provenance import UNPROVEN, estimated_energies
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
-from dvfs.dataset import RECORDED_PREFIX, Columns, texts_of
+from dvfs.dataset import RECORDED_PREFIX, Columns
 
 CLOCK_PROOF = "clock proof"
 ENERGY_ORIGIN = "energy origin"
@@ -60,7 +60,7 @@ def recorded_energies(dataset: Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows whose energy comes from a channel of the meter ``recorded``."""
     if "meters" not in dataset:
         return
-    meters = texts_of(dataset, "meters")
+    meters = dataset.texts("meters")
     replayed = meters.array(bool, [_is_replayed(str(text)) for text in meters.values])[rows.index]
     if not replayed.any():
         return

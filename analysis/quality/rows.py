@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.measurements.observations import setting_text
 from analysis.measurements.provenance import clock_proofs, every_row, mention
-from dvfs.dataset import MEMORY_CLASSES, Columns, complete_rows, count_columns, texts_of
+from dvfs.dataset import MEMORY_CLASSES, Columns, complete_rows, count_columns
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import (
@@ -131,7 +131,7 @@ def rows_of(dataset: Columns, site: str, limited: bool = True) -> Rows:
         return np.full(len(index), missing)
 
     def texts(name: str) -> Texts:
-        return texts_of(dataset, name)[rows] if name in dataset else Texts.same("", len(index))
+        return dataset.texts(name)[rows] if name in dataset else Texts.same("", len(index))
 
     all_kernels, kernel = kernels_of_rows(dataset)
     ranks_code, ranks = _numbered(column("ranks", 1))

@@ -1,4 +1,4 @@
-"""The report of one site from a store's Dataset: fit, cross-validation and picks."""
+"""The report of one site: fit, cross-validation and picks."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def with_traces(report: SiteReport, dataset: Columns) -> SiteReport:
 def _timing(dataset: Columns, site: str, classes: dict[str, str]) -> Observations | None:
     """The rows of a site with times and no energies; None without times."""
     # observations() needs rows with an energy: these get any number, which is removed below.
-    filled = dataset.replaced("energy_j", np.ones(len(dataset["energy_j"])))
+    filled = dataset.replaced({"energy_j": np.ones(len(dataset["energy_j"]))})
     try:
         data = observations(filled, site, classes)
     except FitError:

@@ -22,7 +22,7 @@ from analysis.measurements.provenance import UNPROVEN, clock_proofs, mention
 from analysis.quality.finding import SEPARATE, SEVERITIES, Finding, Severity, describe
 from analysis.quality.origins import CLOCK_PROOF
 from analysis.report.tables import Table, TableColumn, TextColumn, decimals
-from dvfs.dataset import FAILURES, STATED, Columns, is_complete, texts_of
+from dvfs.dataset import FAILURES, STATED, Columns, is_complete
 from dvfs.kernel_instance import kernels_of_rows
 
 LISTED = 500
@@ -61,7 +61,7 @@ def of_measurements(
 
 
 def _failures(dataset: Columns, rows: np.ndarray) -> list[Remark]:
-    status = texts_of(dataset, "status")
+    status = dataset.texts("status")
     failed = rows[status.array(bool, [name in FAILURES for name in status.values])[rows]].tolist()
     if not failed:
         return []

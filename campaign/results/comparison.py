@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from analysis.comparison.changes import (
     ALPHA,
@@ -23,13 +22,14 @@ from analysis.comparison.changes import (
 )
 from analysis.measurements.observations import setting_text, site_names
 from analysis.ties import highest
-from campaign.store.dataset import read_scalars
 from campaign.store.mixtures import is_known, value_text, values_that_matter
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, SetupUse, setup_uses
-from dvfs.dataset import is_complete
+from campaign.store.tables import read_columns
+from dvfs.dataset import Columns, is_complete
 from dvfs.errors import ArgumentError, unknown_name
 from dvfs.setting import NUMBERS, Setting, axis_values, distinct_settings
+from dvfs.texts import Texts
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -96,10 +96,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Side:
-    """Measurements to compare: the rows of a store's Dataset where ``rows`` (bool) is true."""
+    """Measurements to compare: the rows of a store where ``rows`` (bool) is true."""
 
     store: Store
-    dataset: xr.Dataset
+    columns: Columns
     rows: np.ndarray
     name: str
 
@@ -135,16 +135,16 @@ def compare_stores(
     sides = _parts(store, before, after) if other is None else [_whole(store), _whole(other)]
     first, second = sides
     summaries, changes, setups = [], [], []
-    for site in common_sites(first.dataset, second.dataset):
+    for site in common_sites(first.columns, second.columns):
         summary, site_changes = compare_site(
-            first.dataset, second.dataset, site, first.rows, second.rows, alike_nodes=alike_nodes
+            first.columns, second.columns, site, first.rows, second.rows, alike_nodes=alike_nodes
         )
         if summary.common:
             summaries.append(replace(summary, notes=(*summary.notes, *_undated(sides, site))))
             changes += site_changes
             setups += _setup_changes(site, *([_setup_uses(side, site) for side in sides]))
     if not summaries:
-        has = [", ".join(site_names(side.dataset)) or "none" for side in sides]
+        has = [", ".join(site_names(side.columns)) or "none" for side in sides]
         raise ArgumentError(
             f"{first.name} and {second.name} have no measured point in common (site, partition, "
             f"kernel, parameters and setting; sites: {has[0]}; {has[1]}); name two stores that the "
@@ -163,30 +163,28 @@ def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
     """Compare two sites of a store: kernels of equal parameters at the common settings, or where
     there are none at the highest setting of each. The nodes of a site are treated as equal.
     Set-ups are not compared, because all of them differ."""
-    names = site_names(whole.dataset)
+    names = site_names(whole.columns)
     if len(set(sites)) != 2 or len(sites) != 2:
         raise ArgumentError(f"--site: found {', '.join(sites)}; give it for two sites")
     for site in sites:
         if site not in names:
             raise ArgumentError(f"--site: {unknown_name('site', site, names)}")
     name = f"{sites[1]} over {sites[0]}"
-    row_sites = whole.dataset["site"].values
+    row_sites = whole.columns["site"]
     rows = [whole.rows & (row_sites == site) for site in sites]
-    dataset = whole.dataset
-    settings, setting = distinct_settings(*axis_values(dataset, np.arange(len(row_sites))))
+    columns = whole.columns
+    settings, setting = distinct_settings(*axis_values(columns, np.arange(len(row_sites))))
+    nowhere = Texts.same("", len(row_sites))
     note = "each site's nodes are taken for equal"
     if all(side.any() for side in rows) and not np.isin(setting[rows[0]], setting[rows[1]]).any():
-        tops = [_highest(settings, setting[side], dataset["time_s"].values[side]) for side in rows]
+        tops = [_highest(settings, setting[side], columns["time_s"][side]) for side in rows]
         rows = [side & (setting == top) for side, top in zip(rows, tops, strict=True)]
         texts = [setting_text(settings[top]) for top in tops]
         note += f"; no setting is common: {sites[0]} at {texts[0]}, {sites[1]} at {texts[1]}"
-        unset = ("measurement", np.full(len(row_sites), np.nan))
-        unnamed = ("measurement", np.full(len(row_sites), "", object))
-        dataset = dataset.assign(dict.fromkeys(NUMBERS, unset) | {"profile": unnamed})
-    alike = ("measurement", np.full(len(row_sites), name, object))
-    nowhere = ("measurement", np.full(len(row_sites), "", object))
-    dataset = dataset.assign(site=alike, partition=nowhere)
-    summary, changes = compare_site(dataset, dataset, name, *rows, alike_nodes=True)
+        unset = np.broadcast_to(np.nan, len(row_sites))
+        columns = columns.replaced({**dict.fromkeys(NUMBERS, unset), "profile": nowhere})
+    columns = columns.replaced({"site": Texts.same(name, len(row_sites)), "partition": nowhere})
+    summary, changes = compare_site(columns, columns, name, *rows, alike_nodes=True)
     if not summary.common:
         raise ArgumentError(
             f"{sites[0]} and {sites[1]} have no kernel of equal parameters in common; "
@@ -211,8 +209,8 @@ def _highest(settings: Sequence[Setting], setting: np.ndarray, time_s: np.ndarra
 
 
 def _whole(store: Store) -> _Side:
-    dataset = read_scalars(store)
-    return _Side(store, dataset, is_complete(dataset["status"].values), str(store.root))
+    columns = read_columns(store)
+    return _Side(store, columns, is_complete(columns["status"]), str(store.root))
 
 
 def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
@@ -233,8 +231,8 @@ def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
     if (rows_before & rows_after).any():
         raise ArgumentError("--before and --after have measurements in common")
     return [
-        _Side(store, whole.dataset, rows_before, f"{store.root} before {before or after}"),
-        _Side(store, whole.dataset, rows_after, f"{store.root} after {after or before}"),
+        _Side(store, whole.columns, rows_before, f"{store.root} before {before or after}"),
+        _Side(store, whole.columns, rows_after, f"{store.root} after {after or before}"),
     ]
 
 
@@ -244,10 +242,10 @@ def _undated(sides: Sequence[_Side], site: str) -> list[str]:
     first, second = sides
     if first.store is not second.store:
         return []
-    dataset = first.dataset
-    in_neither = is_complete(dataset["status"].values) & ~first.rows & ~second.rows
-    undated = in_neither & ~(dataset["start_unix_s"].values > 0)
-    n = int((undated & (dataset["site"].values == site)).sum())
+    columns = first.columns
+    in_neither = is_complete(columns["status"]) & ~first.rows & ~second.rows
+    undated = in_neither & ~(columns["start_unix_s"] > 0)
+    n = int((undated & (columns["site"] == site)).sum())
     return [f"{n} measurements without a time (start_unix_s) are in neither part"] if n else []
 
 
@@ -258,7 +256,7 @@ def _chosen(side: _Side, text: str, name: str) -> tuple[np.ndarray, np.ndarray]:
         moment = datetime.fromisoformat(text)
     except ValueError:
         begins = tuple(part.strip() for part in text.split(",") if part.strip())
-        setups = [str(setup) for setup in side.dataset["setup"].values.tolist()]
+        setups = [str(setup) for setup in side.columns["setup"].tolist()]
         rows = np.array([bool(begins) and setup.startswith(begins) for setup in setups], bool)
         if not rows.any():
             raise ArgumentError(
@@ -267,7 +265,7 @@ def _chosen(side: _Side, text: str, name: str) -> tuple[np.ndarray, np.ndarray]:
             ) from None
         return rows, ~rows
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    start = side.dataset["start_unix_s"].values
+    start = side.columns["start_unix_s"]
     is_earlier = start < moment.timestamp()
     earlier, later = (start > 0) & is_earlier, (start > 0) & ~is_earlier
     return (earlier, later) if name == "before" else (later, earlier)
@@ -277,8 +275,8 @@ def _setups_text(side: _Side) -> str:
     """The set-ups of a store, each with its number of measurements and the time of the first."""
     frame = pd.DataFrame(
         {
-            "setup": [str(setup) for setup in side.dataset["setup"].values.tolist()],
-            "start": side.dataset["start_unix_s"].values,
+            "setup": [str(setup) for setup in side.columns["setup"].tolist()],
+            "start": side.columns["start_unix_s"],
         }
     )[side.rows]
     parts = []
@@ -291,8 +289,8 @@ def _setups_text(side: _Side) -> str:
 
 def _setup_uses(side: _Side, site: str) -> list[SetupUse]:
     """The set-ups of a side's measurements of a site, with their numbers of measurements."""
-    at_site = side.rows & (side.dataset["site"].values == site)
-    points = Counter(str(setup) for setup in side.dataset["setup"].values[at_site].tolist())
+    at_site = side.rows & (side.columns["site"] == site)
+    points = Counter(str(setup) for setup in side.columns["setup"][at_site].tolist())
     uses, _ = setup_uses(side.store, points, read_contents(side.store).tail.setups)
     return [use for use in uses if use.site == site and use.id in points]
 

@@ -21,7 +21,7 @@ NAMED_KERNELS = 5
 
 
 def site_findings(dataset: Columns, site: str) -> tuple[SiteFinding, ...]:
-    """The findings of the checks of a site's measurements in a store's Dataset."""
+    """The findings of the checks of a site's measurements."""
     return tuple(
         SiteFinding(
             site,

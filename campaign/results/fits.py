@@ -24,8 +24,6 @@ from dvfs.errors import ArgumentError, UserError, did_you_mean, known_names
 from dvfs.setting import Volts
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
@@ -313,7 +311,7 @@ def read_summary(store: Store, site: str, name: str = DEFAULT) -> tuple[FitSumma
 
 
 def fit_source(
-    store: Store, summary: FitSummary, name: str, columns: Callable[[], xr.Dataset | Columns]
+    store: Store, summary: FitSummary, name: str, columns: Callable[[], Columns]
 ) -> FitSource:
     """The source of a summary's fit. ``columns``: reads the store; it is called only where the
     store's files have changed since the fit."""
@@ -342,7 +340,7 @@ def fit_source(
     )
 
 
-def data_id(columns: xr.Dataset | Columns, site: str) -> str:
+def data_id(columns: Columns, site: str) -> str:
     """A hash of a site's measurements without failures: 12 hexadecimal digits.
 
     It depends on their points, clocks, voltages, times and energies, but not on their order.
@@ -352,9 +350,9 @@ def data_id(columns: xr.Dataset | Columns, site: str) -> str:
     import numpy as np  # noqa: PLC0415
 
     from campaign.store.generation import STATE, id_order  # noqa: PLC0415
-    from dvfs.dataset import FAILURES, texts_of  # noqa: PLC0415
+    from dvfs.dataset import FAILURES  # noqa: PLC0415
 
-    sites, status = texts_of(columns, "site"), texts_of(columns, "status")
+    sites, status = columns.texts("site"), columns.texts("status")
     at_site = sites.array(bool, [name == site for name in sites.values])
     failed = status.array(bool, [name in FAILURES for name in status.values])
     rows = np.flatnonzero(at_site & ~failed)

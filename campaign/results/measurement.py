@@ -10,14 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.power_trace import PowerTrace, row_trace
 from analysis.measurements.provenance import clock_proofs
 from campaign.store.planned import planned_ids
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, public_record, read_setup
-from dvfs.dataset import BOOLEAN_COLUMNS, COLUMN_UNITS, INTEGER_COLUMNS, class_unit, count_columns
+from campaign.store.tables import read_traces
+from dvfs.dataset import (
+    BOOLEAN_COLUMNS,
+    COLUMN_UNITS,
+    INTEGER_COLUMNS,
+    Columns,
+    class_unit,
+    count_columns,
+)
 from dvfs.errors import ArgumentError, reason
 from dvfs.files import write_output
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
@@ -118,48 +125,44 @@ class ShownMeasurement:
             ) from None
 
 
-def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMeasurement:
-    """The measurement of a point.
-
-    ``dataset``: the store's Dataset with traces. ``point``: the point's id, or a beginning of it
-    that no other measured point shares.
+def shown_measurement(store: Store, point: str) -> ShownMeasurement:
+    """The measurement of a point: its id, or a beginning of it that no other measured point
+    shares.
 
     Raises:
         ArgumentError: there is no such measurement, or several.
     """
-    row = _row(store, dataset, point)
-    scalars: dict[str, Any] = {name: str(dataset[name].values[row]) for name in TEXTS}
-    scalars |= {name: float(dataset[name].values[row]) for name in COLUMN_UNITS}
-    scalars |= {name: int(dataset[name].values[row]) for name in INTEGER_COLUMNS}
-    scalars |= {name: bool(dataset[name].values[row]) for name in BOOLEAN_COLUMNS}
-    counts = {
-        name: float(dataset[column].values[row]) for name, column in count_columns(dataset).items()
-    }
-    site_rows = np.flatnonzero(dataset["site"].values == scalars["site"])
-    clock_proof = clock_proofs(dataset, site_rows)[site_rows == row][0]
+    columns = read_traces(store)
+    row = _row(store, columns, point)
+    scalars: dict[str, Any] = {name: str(columns[name][row]) for name in TEXTS}
+    scalars |= {name: float(columns[name][row]) for name in COLUMN_UNITS}
+    scalars |= {name: int(columns[name][row]) for name in INTEGER_COLUMNS}
+    scalars |= {name: bool(columns[name][row]) for name in BOOLEAN_COLUMNS}
+    counts = {name: float(columns[column][row]) for name, column in count_columns(columns).items()}
+    site_rows = np.flatnonzero(columns["site"] == scalars["site"])
+    clock_proof = clock_proofs(columns, site_rows)[site_rows == row][0]
     line = scalars.pop("table_line")
-    kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
+    kernel, params = (str(columns[name][row]) for name in ("kernel", "params"))
     setup: Record | None = None
     if scalars["setup"]:
         journal_setups = read_contents(store).tail.setups
         setup = journal_setups.get(scalars["setup"]) or read_setup(store, scalars["setup"])
         setup = None if setup is None else public_record(store, setup)
     return ShownMeasurement(
-        instance=dataset_kernels(dataset)[kernel, params],
+        instance=dataset_kernels(columns)[kernel, params],
         scalars=scalars,
         clock_proof=str(clock_proof),
         counts={name: count for name, count in counts.items() if math.isfinite(count)},
-        meters=json.loads(str(dataset["meters"].values[row])),
-        provenance=json.loads(str(dataset["provenance"].values[row]))
-        | ({"line": line} if line else {}),
+        meters=json.loads(str(columns["meters"][row])),
+        provenance=json.loads(str(columns["provenance"][row])) | ({"line": line} if line else {}),
         setup=setup,
-        trace=row_trace(dataset, row),
+        trace=row_trace(columns, row),
     )
 
 
-def _row(store: Store, dataset: xr.Dataset, point: str) -> int:
+def _row(store: Store, columns: Columns, point: str) -> int:
     """The row of the measurement whose point's id begins with ``point``."""
-    ids = [str(point_id) for point_id in dataset["point_id"].values.tolist()]
+    ids = [str(point_id) for point_id in columns["point_id"].tolist()]
     rows = [i for i, point_id in enumerate(ids) if point and point_id.startswith(point)]
     if len(rows) == 1:
         return rows[0]

@@ -168,7 +168,7 @@ def _select_kernels(columns: Columns, kernels: Sequence[str], excluded: bool = F
         if name not in names and not excluded:
             raise ArgumentError(f"--kernel: {unknown_name('kernel', name, names)}")
     shown = columns.texts("kernel").mapped(lambda name: (name in kernels) != excluded).array(bool)
-    return columns.replaced("site", np.where(shown, columns["site"], LEFT_OUT))
+    return columns.replaced({"site": np.where(shown, columns["site"], LEFT_OUT)})
 
 
 def _training_data(store: Store, site: str, kernels: Sequence[str]) -> Observations:

@@ -108,7 +108,7 @@ class Results:
         """
         from campaign.results.measurement import shown_measurement  # noqa: PLC0415
 
-        return shown_measurement(self.store, self.dataset, point)
+        return shown_measurement(self.store, point)
 
     @cached_property
     def sites(self) -> list[str]:

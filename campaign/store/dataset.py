@@ -32,7 +32,6 @@ from campaign.store.tables import (
     attributes_of,
     failure_columns,
     measurement_columns,
-    read_columns,
     trace_columns,
 )
 from dvfs.dataset import PHASE_PREFIX, Columns
@@ -81,15 +80,6 @@ def _dataset_of(columns: Mapping[str, np.ndarray], dimension: str) -> xr.Dataset
     return xr.Dataset(
         {name: (dimension, values, attributes(name)) for name, values in columns.items()}
     )
-
-
-def read_scalars(store: Store) -> xr.Dataset:
-    """The Dataset of :func:`open_dataset` without samples and traces, in memory.
-
-    Raises:
-        DamagedStoreError: the store cannot be read.
-    """
-    return scalars_of(read_columns(store))
 
 
 def scalars_of(columns: Columns) -> xr.Dataset:

@@ -169,7 +169,7 @@ def import_rows(
         failed=int((new & (worth_of(status) == 0)).sum()),
         held=int((~new).sum()),
         sites=sorted(of_site.present()),
-        measurements=Columns(dict(sorted(measurements.items())), {}),
+        measurements=Columns(dict(sorted(measurements.items()))),
         damage=damage,
         disagreements=checked.disagreements,
         notes=checked.notes,

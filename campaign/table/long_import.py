@@ -139,7 +139,7 @@ def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Impo
         failed=added.failed,
         held=added.known,
         sites=sorted(added.sites),
-        measurements=Columns(dict(sorted(_joined(added.sample).items())), {}),
+        measurements=Columns(dict(sorted(_joined(added.sample).items()))),
         damage=damage,
         disagreements=table.disagreements,
         notes=notes,

@@ -19,12 +19,11 @@ from dvfs.setting import Setting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import xarray as xr
-
     from campaign.launch.outcome import Outcome
     from campaign.plan.plan import Plan
     from campaign.results import Results
     from campaign.store.layout import Store
+    from dvfs.dataset import Columns
 
 SUMMARY = "run the whole chain on the simulated Jetson TK1"
 EXAMPLE = "campaign demo /tmp/demo --fmm"
@@ -63,7 +62,7 @@ def show_measured(store: Results) -> None:
     say()
     print_table(
         ["kernel", "ms", "J", "W", "pJ per operation", "core MHz"],
-        measured_rows(store.scalars),
+        measured_rows(store.columns),
     )
     explain(
         "ms, J: of one iteration; pJ per operation: all energy, constant power too, divided by the "
@@ -72,7 +71,7 @@ def show_measured(store: Results) -> None:
     say(f"store: {store.path}")
 
 
-def measured_rows(dataset: xr.Dataset) -> list[list[Any]]:
+def measured_rows(dataset: Columns) -> list[list[Any]]:
     """A row for each measured kernel: label, ms, J, W, pJ per operation, core MHz; means over
     repeats, sorted by energy per operation."""
     import pandas as pd  # noqa: PLC0415
@@ -81,13 +80,13 @@ def measured_rows(dataset: xr.Dataset) -> list[list[Any]]:
     from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 
     labels = dataset_kernels(dataset)
-    pairs = zip(dataset["kernel"].values, dataset["params"].values, strict=True)
+    pairs = zip(dataset["kernel"], dataset["params"], strict=True)
     arithmetic = {COUNT_PREFIX + name for name in ("sp", "dp", "half", "int")}
-    counts = sorted(arithmetic & set(dataset.data_vars))
+    counts = sorted(arithmetic & set(dataset))
     columns = ["time_s", "energy_j", "core_mhz_achieved", *counts]
-    rows = pd.DataFrame({name: dataset[name].values.astype(float) for name in columns})
+    rows = pd.DataFrame({name: dataset[name].astype(float) for name in columns})
     rows = rows.assign(label=[labels[pair].label for pair in pairs])
-    means = rows[is_complete(dataset["status"].values)].groupby("label").mean().reset_index()
+    means = rows[is_complete(dataset["status"])].groupby("label").mean().reset_index()
     operations = means[counts].sum(axis=1).replace(0.0, float("nan"))
     table = pd.DataFrame(
         {

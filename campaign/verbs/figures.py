@@ -118,10 +118,10 @@ def _content(arguments: Namespace) -> ReportContent:
     )
     if not content.sites:
         from analysis.measurements.observations import site_names  # noqa: PLC0415
-        from campaign.store.dataset import read_scalars  # noqa: PLC0415
+        from campaign.store.tables import read_columns  # noqa: PLC0415
         from dvfs.errors import unknown_name  # noqa: PLC0415
 
-        sites = site_names(read_scalars(store))
+        sites = site_names(read_columns(store))
         raise ArgumentError(
             f"--site: {unknown_name('site', arguments.site, sites)}"
             if arguments.site and sites

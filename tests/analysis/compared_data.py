@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import xarray as xr
 
 from analysis.comparison.changes import Change, compare_site, with_adjusted
+from dvfs.dataset import Columns
 
 SITE = "s"
 QUANTITIES = ("time_s", "energy_j")
@@ -33,7 +33,7 @@ class Campaigns:
     spread: float = 0.4
 
 
-def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> list[xr.Dataset]:
+def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> list[Columns]:
     """Two campaigns; time and energy of the second are ``factor`` (kernels,) times the first's."""
     random = np.random.default_rng(seed)
     kernels, settings, most_nodes = campaigns.kernels, campaigns.settings, 16
@@ -68,9 +68,7 @@ def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> l
         }
         fixed = {"site": SITE, "partition": "p", "params": "{}", "status": "ok", "setup": ""}
         columns |= {name: np.full(len(index), text, object) for name, text in fixed.items()}
-        datasets.append(
-            xr.Dataset({name: ("measurement", values) for name, values in columns.items()})
-        )
+        datasets.append(Columns(columns))
     return datasets
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
+from dvfs.dataset import Columns
 from dvfs.setting import Setting
 from sites.simulated.machine import run
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
-from tests.frames import as_dataset
+from tests.frames import as_columns
 
 TABLE_I = [
     (852, 924),
@@ -73,13 +73,13 @@ def other_board(spread: float, seed: int, name: str) -> Site:
     return site.model_copy(update={"name": name, "simulated": changed})
 
 
-def simulated_dataset(
+def simulated_columns(
     noise: str,
     salt: str = "",
     per_family: int = 8,
     site: Site | None = None,
     limits_w: Sequence[float | None] = (None,),
-) -> xr.Dataset:
+) -> Columns:
     """``site``: another board than the built-in one; ``limits_w``: power limits, at each pair."""
     name, site = ("tk1", simulated_tk1(noise)) if site is None else (site.name, site)
     rows = []
@@ -113,4 +113,4 @@ def simulated_dataset(
                 }
                 | {f"n_{k}": v for k, v in counts.items()}
             )
-    return as_dataset(pd.DataFrame(rows))
+    return as_columns(pd.DataFrame(rows))

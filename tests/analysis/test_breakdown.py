@@ -10,12 +10,12 @@ import pytest
 from analysis.energy.breakdown import by_class, by_domain, by_kind, by_phase, term_energy_j
 from analysis.energy.fit import fit
 from analysis.measurements.observations import observations
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 
 
 @pytest.fixture(scope="module")
 def data():
-    return observations(simulated_dataset("default", per_family=4), "tk1")
+    return observations(simulated_columns("default", per_family=4), "tk1")
 
 
 @pytest.fixture(scope="module")

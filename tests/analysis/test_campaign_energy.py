@@ -120,7 +120,7 @@ def a_store(folder: Path) -> Path:
 
 
 def sheet_of(folder: Path, *factors: EnergyFactor, picks=()):
-    energy = campaign_energy(open_store(folder).dataset, "s")
+    energy = campaign_energy(open_store(folder).columns, "s")
     site = SiteReport(
         site="s",
         simulated=False,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
-import xarray as xr
 from scipy import stats
 
 from analysis.comparison.changes import (
@@ -14,16 +14,17 @@ from analysis.comparison.changes import (
     with_adjusted,
 )
 from analysis.comparison.noise_model import moderated
+from dvfs.dataset import Columns
 from tests.analysis.compared_data import SITE, Campaigns, changes_of, pair
 
 SMALL = Campaigns(kernels=6, settings=4)
 
 
-def values(dataset: xr.Dataset, name: str, **where: object) -> np.ndarray:
-    chosen = np.ones(dataset.sizes["measurement"], bool)
+def values(measured: Columns, name: str, **where: object) -> np.ndarray:
+    chosen = np.ones(len(measured[name]), bool)
     for column, value in where.items():
-        chosen &= dataset[column].values == value
-    return np.asarray(dataset[name].values[chosen])
+        chosen &= measured[column] == value
+    return np.asarray(measured[name][chosen])
 
 
 def test_one_point_on_one_node_is_students_test_of_the_logarithms():
@@ -44,7 +45,7 @@ def test_offsets_of_nodes_are_taken_out_as_least_squares_does():
         kernels=1, settings=5, repeats=4, nodes=((0, 1, 2), (1, 2, 3)), drift=(0.0, 0.0)
     )
     datasets = pair(campaigns, 5)
-    sides = [dataset.to_dataframe().assign(side=i) for i, dataset in enumerate(datasets)]
+    sides = [pd.DataFrame(dict(dataset)).assign(side=i) for i, dataset in enumerate(datasets)]
     columns, target = [], []
     nodes = sorted({node for side in sides for node in side["node"]})
     for side in sides:
@@ -127,9 +128,8 @@ def test_other_nodes_cannot_be_separated_from_a_change():
 
 def test_what_is_missing_is_left_out():
     before, after = pair(Campaigns(kernels=2, settings=2, nodes=((0,), (0,))), 1)
-    first = before["kernel"].values == "k0"
-    before["energy_j"].values[first] = np.nan
-    after["status"].values[after["core_mhz"].values == 1001.0] = "timed out"
+    before["energy_j"][before["kernel"] == "k0"] = np.nan
+    after["status"][after["core_mhz"] == 1001.0] = "timed out"
     summary, changes = compare_site(before, after, SITE)
     assert (summary.common, summary.only_before, summary.only_after) == (2, 2, 0)
     points = {(c.quantity, c.kernel, c.core_mhz) for c in changes if c.level == "point"}
@@ -149,13 +149,14 @@ def test_runs_with_other_numbers_of_ranks_are_other_points():
     sides = []
     for of_eight, ranks in zip(pair(SMALL, 1), ((1, 8), (8, 64)), strict=True):
         measured = [
-            of_eight.assign(
+            of_eight.replaced(
                 {"ranks": n * of_eight["ranks"]}
                 | {name: of_eight[name] * 8.0 / n for name in ("time_s", "energy_j")}
             )
             for n in ranks
         ]
-        sides.append(xr.concat(measured, "measurement"))
+        joined = {name: np.concatenate([part[name] for part in measured]) for name in of_eight}
+        sides.append(Columns(joined))
     summary, changes = compare_site(*sides, SITE)
     assert [summary.common, summary.only_before, summary.only_after] == [24, 24, 24]
     assert all(abs(change.ratio - 1.0) < 0.1 for change in changes)

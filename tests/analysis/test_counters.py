@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from analysis.figures.rooflines import utilisation_figure
 from analysis.measurements.hardware_counters import kernel_counters
@@ -16,10 +15,11 @@ from analysis.measurements.observations import observations
 from analysis.report.content import SiteReport
 from analysis.report.sheets import utilisation_sheet
 from analysis.rooflines.roofline import roof_fractions
+from dvfs.dataset import Columns
 from tests.analysis.test_report import measured as counted_rows
 
 
-def dataset(rows: list[dict[str, object]]) -> xr.Dataset:
+def dataset(rows: list[dict[str, object]]) -> Columns:
     """One measurement a row; columns that a row leaves out get a usual value."""
     usual: dict[str, object] = {
         "site": "s",
@@ -42,9 +42,9 @@ def dataset(rows: list[dict[str, object]]) -> xr.Dataset:
     }
     columns = {name: [row.get(name, value) for row in rows] for name, value in usual.items()}
     text = ("site", "kernel", "params", "status", "provenance", "node", "voltage_origin")
-    return xr.Dataset(
+    return Columns(
         {
-            name: ("measurement", np.array(values, object if name in text else None))
+            name: np.array(values, object if name in text else None)
             for name, values in columns.items()
         }
     )

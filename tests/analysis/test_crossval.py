@@ -23,13 +23,13 @@ from analysis.measurements.observations import FitError, Observations, measured_
 from analysis.predict.site import site_time_noise
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
-from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset
+from tests.analysis.simulated_tk1 import TABLE_I, simulated_columns
 from tests.analysis.synthetic import numbered
 
 
 @pytest.fixture(scope="module")
 def data():
-    return observations(simulated_dataset("default", per_family=4), "tk1")
+    return observations(simulated_columns("default", per_family=4), "tk1")
 
 
 def exact(data: Observations) -> Predicted:
@@ -369,7 +369,7 @@ def test_a_perfect_prediction_loses_nothing(data):
 
 
 def test_without_noise_energies_and_times_of_settings_left_out_are_found():
-    quiet = observations(simulated_dataset("off", per_family=4), "tk1")
+    quiet = observations(simulated_columns("off", per_family=4), "tk1")
     given, found = (
         cross_validate(quiet, "leave-one-setting-out", time=time).as_dict()
         for time in ("measured", "predicted")

@@ -30,7 +30,7 @@ from sites.simulated.machine import constant_w, iteration_s, run
 from sites.site_file import Site
 from tests.analysis.simulated_tk1 import TABLE_I, simulated_tk1
 from tests.analysis.warming import Warming, leakage_gain, temperature_c
-from tests.frames import as_dataset
+from tests.frames import as_columns
 
 NODES = {"simulated-1": Warming(35.0, 20.0, 900.0), "simulated-2": Warming(40.0, 12.0, 1500.0)}
 """Node -> how it warms up: 20 % and 12 % more leakage in the end."""
@@ -143,7 +143,7 @@ def simulate(points: Sequence[Point], min_duration_s: float, seed: int) -> Drift
     for pair in TABLE_I:
         setting = Setting(*map(float, pair))
         truth[constant_name(setting)] = constant_w(site, setting, mean)
-    data = observations(as_dataset(pd.DataFrame(rows)), SITE)
+    data = observations(as_columns(pd.DataFrame(rows)), SITE)
     return Drifting(data, truth, mean, max(at_s for at_s, _ in free))
 
 

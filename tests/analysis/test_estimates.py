@@ -16,7 +16,7 @@ from analysis.quality.rows import rows_of
 from analysis.rooflines.greenup import bounds, case
 from tests.analysis.platforms import PLATFORMS, from_peaks
 from tests.analysis.test_quality import sweep
-from tests.frames import as_dataset
+from tests.frames import as_columns
 
 CORE_MHZ, MEM_MHZ = np.array([500.0, 700.0, 800.0, 1200.0]), np.array([400.0, 1000.0, 1600.0])
 
@@ -24,7 +24,7 @@ CORE_MHZ, MEM_MHZ = np.array([500.0, 700.0, 800.0, 1200.0]), np.array([400.0, 10
 def rows(repeats: int):
     frame = sweep(4, core=CORE_MHZ, mem=MEM_MHZ, repeats=repeats)
     frame = frame.drop(index=[0, 1, 40])  # a few cells have fewer repeats, or none
-    return rows_of(as_dataset(frame.reset_index(drop=True)), "s")
+    return rows_of(as_columns(frame.reset_index(drop=True)), "s")
 
 
 @pytest.mark.parametrize(("n", "df"), [(1, 3.0), (50, 12.0), (0, 0.5), (4, 1e9)])

@@ -61,7 +61,7 @@ from campaign.verbs.figures import run as figures
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import numbered
 from tests.analysis.test_report import store_of
 from tests.docs.pages import ROOT
@@ -80,7 +80,7 @@ TABLE_I_852_924 = {
 
 @pytest.fixture(scope="module")
 def data():
-    return observations(simulated_dataset("default", per_family=4), "tk1")
+    return observations(simulated_columns("default", per_family=4), "tk1")
 
 
 @pytest.fixture(scope="module")
@@ -475,7 +475,7 @@ def test_the_palette_is_okabe_and_itos():
 
 
 def test_costs_are_table_i():
-    data = observations(simulated_dataset("off", per_family=2), "tk1")
+    data = observations(simulated_columns("off", per_family=2), "tk1")
     model = fit(data, "choi")
     holdout = cross_validate(
         data, "holdout", "choi", train=[Setting(852.0, 924.0), Setting(396.0, 204.0)]
@@ -494,7 +494,7 @@ def test_costs_are_table_i():
 
 
 def test_an_operation_costs_its_coefficient_times_the_voltage_squared():
-    exact = observations(simulated_dataset("off", per_family=2), "tk1")
+    exact = observations(simulated_columns("off", per_family=2), "tk1")
     noise = np.random.default_rng(5).normal(1.0, 0.03, len(exact))
     noisy = replace(exact, energy_j=exact.energy_j * noise)
     model = fit(noisy, "choi")

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import statsmodels.api as sm
-import xarray as xr
 from scipy import optimize
 
 from analysis.energy.fit import fit
@@ -16,8 +15,9 @@ from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.fitted import costs_at
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import FitError, observations, setting_text
+from dvfs.dataset import Columns
 from dvfs.setting import Setting
-from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset
+from tests.analysis.simulated_tk1 import TABLE_I, simulated_columns
 from tests.analysis.synthetic import grid_observations
 
 # Choi & Vuduc 2016, Table I: pJ/V^2 (its pJ over V^2), and constant power in W by setting.
@@ -50,12 +50,12 @@ CONSTANT_W = dict(
 
 @pytest.fixture(scope="module")
 def quiet():
-    return observations(simulated_dataset("off"), "tk1")
+    return observations(simulated_columns("off"), "tk1")
 
 
 @pytest.fixture(scope="module")
 def noisy():
-    return observations(simulated_dataset("default"), "tk1")
+    return observations(simulated_columns("default"), "tk1")
 
 
 def volts(data, pair):
@@ -74,50 +74,52 @@ def test_without_noise_the_tables_constants_come_back(quiet):
 
 
 def test_a_memory_voltage_that_some_rows_lack_is_that_of_the_others_at_their_clock():
-    dataset = simulated_dataset("off", per_family=2)
+    dataset = simulated_columns("off", per_family=2)
     known = observations(dataset, "tk1").mem_v
     of_first = dataset["kernel"] == dataset["kernel"][0]
-    lacking = dataset.assign(mem_v=dataset["mem_v"].where(~of_first))
+    lacking = dataset.replaced({"mem_v": np.where(of_first, np.nan, dataset["mem_v"])})
     np.testing.assert_allclose(observations(lacking, "tk1").mem_v, known, rtol=1e-12)
-    at_one_clock = dataset.assign(mem_v=dataset["mem_v"].where(dataset["mem_mhz"] == 924.0))
+    mem_v = np.where(dataset["mem_mhz"] == 924.0, dataset["mem_v"], np.nan)
+    at_one_clock = dataset.replaced({"mem_v": mem_v})
     assert (observations(at_one_clock, "tk1").mem_v == 1.0).all()
 
 
 def test_a_count_that_some_rows_lack_is_that_of_the_kernels_others():
-    dataset = simulated_dataset("off", per_family=2)
+    dataset = simulated_columns("off", per_family=2)
     counts = observations(dataset, "tk1").counts["dp"]
     row = int(np.flatnonzero(np.isfinite(counts))[0])
     n_dp = dataset["n_dp"].copy()
     n_dp[row] = np.nan
-    lacking = observations(dataset.assign(n_dp=n_dp), "tk1").counts["dp"]
+    lacking = observations(dataset.replaced({"n_dp": n_dp}), "tk1").counts["dp"]
     np.testing.assert_allclose(lacking, counts, rtol=1e-12)
     assert np.isnan(lacking).any()  # a class that a kernel never counts stays unknown
 
 
 def test_a_count_that_varies_with_the_setting_is_that_of_the_same_setting():
-    once = simulated_dataset("off", per_family=2)
-    n_dp = once["n_dp"].where(once["core_mhz"] != 852.0, 2.0 * once["n_dp"])
+    once = simulated_columns("off", per_family=2)
+    n_dp = once["n_dp"] * np.where(once["core_mhz"] == 852.0, 2.0, 1.0)
     row = int(np.flatnonzero(np.isfinite(n_dp) & (once["core_mhz"] == 852.0))[0])
     lacking = n_dp.copy()
     lacking[row] = np.nan
+    twice = {name: np.concatenate([values, values]) for name, values in once.items()}
     all_known, one_unknown = (
-        xr.concat([once.assign(n_dp=n_dp), once.assign(n_dp=second)], "measurement")
-        for second in (n_dp, lacking)
+        Columns(twice | {"n_dp": np.concatenate([n_dp, second])}) for second in (n_dp, lacking)
     )
     counts = observations(one_unknown, "tk1").counts["dp"]
     np.testing.assert_allclose(counts, observations(all_known, "tk1").counts["dp"], rtol=1e-12)
 
 
 def test_a_core_voltage_that_one_row_lacks_is_that_of_the_others_at_its_clock():
-    dataset = simulated_dataset("off")
+    dataset = simulated_columns("off")
     core_v = dataset["core_v"].copy()
     core_v[0] = np.nan
-    data = observations(dataset.assign(core_v=core_v), "tk1")
+    data = observations(dataset.replaced({"core_v": core_v}), "tk1")
     assert data.core_v[0] == pytest.approx(float(dataset["core_v"][0]), rel=1e-12)
     fitted = fit(data)
     values = {term.name: v for term, v in zip(fitted.terms, fitted.value, strict=True)}
     assert values["c0_dp"] == pytest.approx(CONSTANTS["dp"], rel=0.005)
-    at_one_clock = dataset.assign(core_v=dataset["core_v"].where(dataset["core_mhz"] == 852.0))
+    core_v = np.where(dataset["core_mhz"] == 852.0, dataset["core_v"], np.nan)
+    at_one_clock = dataset.replaced({"core_v": core_v})
     assert observations(at_one_clock, "tk1").voltage == "unit"
 
 
@@ -199,12 +201,12 @@ def test_one_setting_gives_no_interval_and_too_few_rows_no_fit(quiet):
 
 
 def test_a_kernel_with_different_ranks_is_not_fitted_as_one():
-    data = simulated_dataset("off", per_family=1)
-    same = data.assign(ranks=("measurement", np.full(data.sizes["measurement"], 4)))
-    assert len(observations(same, "tk1")) == data.sizes["measurement"]
-    ranks = np.where(data["core_mhz"].values > 600.0, 4, 8)
+    data = simulated_columns("off", per_family=1)
+    same = data.replaced({"ranks": np.full(len(data["site"]), 4)})
+    assert len(observations(same, "tk1")) == len(data["site"])
+    ranks = np.where(data["core_mhz"] > 600.0, 4, 8)
     with pytest.raises(FitError, match=r"was measured with [48] and with [48] ranks"):
-        observations(data.assign(ranks=("measurement", ranks)), "tk1")
+        observations(data.replaced({"ranks": ranks}), "tk1")
 
 
 def test_scipys_own_nnls_agrees(noisy):

@@ -16,7 +16,7 @@ import pytest
 from analysis.quality import Finding, describe
 from tests.analysis.test_quality import CORE_MHZ, MEM_MHZ, findings, sweep
 from tests.analysis.test_wrong_tables import counted
-from tests.frames import as_dataset
+from tests.frames import as_columns
 from tests.kept import check_kept
 
 Damage = Callable[[float], pd.DataFrame]
@@ -318,7 +318,7 @@ def described() -> list[str]:
     return [
         line
         for table, rows in ((frame, np.arange(3, 9)), (few, np.array([2])))
-        for line in describe(rows, as_dataset(table), 5)
+        for line in describe(rows, as_columns(table), 5)
     ]
 
 

@@ -46,7 +46,7 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from dvfs.kernel_instance import KernelInstance, relabelled, short_labels
 from dvfs.setting import Setting
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import numbered
 from tests.analysis.test_applications import machine
 from tests.analysis.test_phase_energy import marked_store
@@ -87,7 +87,7 @@ def viewed(make: Callable[[Path], object]) -> object:
 @cache
 def jetson() -> SiteReport:
     """The simulated board, of some kernels, with a parameter that names phases."""
-    data = observations(simulated_dataset("default", per_family=2), "tk1")
+    data = observations(simulated_columns("default", per_family=2), "tk1")
     data = data.take(np.isin(data.setting, (1, 3, 6, 8, 11, 15)))
     phases = {"sp-1": "near", "int-256": "far"}
     named = {

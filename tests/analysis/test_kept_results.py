@@ -56,12 +56,13 @@ from dvfs.setting import Setting
 from tests.analysis.compared_data import Campaigns, changes_of
 from tests.analysis.platforms import FERMI, from_peaks
 from tests.analysis.platforms import PLATFORMS as PRINTED
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import grid_observations, numbered
 from tests.analysis.test_applications import machine
 from tests.analysis.test_few_crossval import measured, two_kinds, without
 from tests.analysis.test_search import TILES, tile_cost, tiled_sum
 from tests.analysis.test_stencil_costs import machine_of
+from tests.frames import as_columns
 from tests.kept import check_kept
 
 CORE = (400.0, 520.0, 640.0, 760.0, 880.0, 1000.0)
@@ -101,7 +102,7 @@ def on_nodes() -> Observations:
 
 @cache
 def jetson() -> Observations:
-    return observations(simulated_dataset("default", per_family=2), "tk1")
+    return observations(simulated_columns("default", per_family=2), "tk1")
 
 
 @cache
@@ -373,14 +374,13 @@ def by_site() -> object:
 
 def as_observations() -> object:
     """A table with what a store may lack: counts, clocks, voltages, repeats."""
-    frame = simulated_dataset("off", per_family=2).to_dataframe().reset_index(drop=True)
+    frame = pd.DataFrame(dict(simulated_columns("off", per_family=2)))
     frame = frame[frame["core_mhz"] > 500].reset_index(drop=True)
     frame.loc[frame["kernel"] == "sp-1", [c for c in frame if c.startswith("n_")]] = np.nan
     frame.loc[4, "status"] = "timed out"
     frame.loc[5, "energy_j"] = np.nan
     frame["params"] = [json.dumps({"i": i % 2}) for i in range(len(frame))]
-    table = pd.DataFrame(frame).to_xarray().rename({"index": "measurement"})
-    return observations(table, "tk1")
+    return observations(as_columns(frame), "tk1")
 
 
 RESULTS: dict[str, Callable[[], object]] = {

@@ -18,20 +18,17 @@ from analysis.energy.fit_file import as_kept, fit_of
 from analysis.figures.labels import kernel_families, told_apart
 from analysis.measurements.observations import Observations, kernel_names, observations, pooled
 from dvfs.kernel_instance import KernelInstance, kernel_instances, short_labels
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 
 
 @pytest.fixture(scope="module")
 def data() -> Observations:
     """The rows of a simulated Jetson TK1, its kernels given as a name and a parameter."""
-    dataset = simulated_dataset("default", per_family=4)
-    name, _, ops = np.char.partition(dataset["kernel"].values.astype(str), "-").T
+    dataset = simulated_columns("default", per_family=4)
+    name, _, ops = np.char.partition(dataset["kernel"].astype(str), "-").T
     params = [json.dumps({"ops": int(n), "level": None}) for n in ops]
     return observations(
-        dataset.assign(
-            kernel=("measurement", name.astype(object)),
-            params=("measurement", np.array(params, object)),
-        ),
+        dataset.replaced({"kernel": name.astype(object), "params": np.array(params, object)}),
         "tk1",
     )
 

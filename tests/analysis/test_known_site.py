@@ -21,7 +21,7 @@ from analysis.measurements.observations import FitError, measured_volts, observa
 from analysis.predict.site import site_posterior
 from campaign.results.fits import KnownSite
 from dvfs.setting import clock_columns
-from tests.analysis.simulated_tk1 import other_board, simulated_dataset
+from tests.analysis.simulated_tk1 import other_board, simulated_columns
 from tests.analysis.synthetic import COUNTED, core_volt, grid_observations
 
 DOMAINS = {
@@ -32,7 +32,7 @@ DOMAINS["dram"] = "mem"
 
 @pytest.fixture(scope="module")
 def known_data():
-    return observations(simulated_dataset("default"), "tk1", DOMAINS)
+    return observations(simulated_columns("default"), "tk1", DOMAINS)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def scatter(known_data, known):
 def board(spread, seed):
     name = f"board-{seed}"
     site = other_board(spread, seed, name)
-    return observations(simulated_dataset("default", f"{name} ", site=site), name, DOMAINS)
+    return observations(simulated_columns("default", f"{name} ", site=site), name, DOMAINS)
 
 
 def error_pct(made, data):

@@ -73,7 +73,7 @@ def found(folder: Path, measurements: list[Measurement], stated: dict[str, Any])
     with JournalWriter(create_store(folder / "s", "c").journals) as journal:
         for measurement in measurements:
             journal.append(encode(measurement))
-    how = metered(open_store(folder / "s").dataset, "s")
+    how = metered(open_store(folder / "s").columns, "s")
     assert how is not None
     all_levels = levels(how, {key: value for key, value in stated.items() if value is not None})
     for one in all_levels:
@@ -189,7 +189,7 @@ def test_the_sheet_has_a_row_an_aspect_and_none_where_there_is_nothing(tmp_path)
     assert levels_sheet(site) is None
     with JournalWriter(create_store(tmp_path / "s", "c").journals) as journal:
         journal.append(encode(a_measurement()))
-    how = metered(open_store(tmp_path / "s").dataset, "s")
+    how = metered(open_store(tmp_path / "s").columns, "s")
     assert how is not None
     sheet = levels_sheet(
         SiteReport(site="s", simulated=False, measured=counts, levels=levels(how, {}))

@@ -23,11 +23,11 @@ from analysis.quality.noise import (
 from analysis.quality.repeats import node_offsets, session_offsets
 from analysis.quality.rows import Rows, rows_of
 from tests.analysis.test_quality import sweep
-from tests.frames import as_dataset
+from tests.frames import as_columns
 
 
 def rows(frame: pd.DataFrame) -> Rows:
-    return rows_of(as_dataset(frame.reset_index(drop=True)), "s")
+    return rows_of(as_columns(frame.reset_index(drop=True)), "s")
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 5000])

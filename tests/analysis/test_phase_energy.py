@@ -20,13 +20,13 @@ from analysis.report.content import SiteReport
 from analysis.report.page import render
 from campaign.results.report import report_content
 from campaign.store.compaction import compact
-from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement, Trace
+from campaign.store.tables import read_traces
 from campaign.verbs.figures import run as figures
 from campaign.verbs.report import run as report
-from dvfs.dataset import PHASE_PREFIX, TIMED_OUT
+from dvfs.dataset import PHASE_PREFIX, TIMED_OUT, Columns
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
@@ -139,7 +139,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def test_joules_of_an_iteration_are_those_that_the_counter_saw(store: Store) -> None:
     """In closed form, of the package alone, though the core's counter was read as well."""
-    splits, notes = phase_splits(open_dataset(store), SITE)
+    splits, notes = phase_splits(read_traces(store), SITE)
     assert notes == []
     assert [(s.at, *s.setting.clocks) for s in splits] == [
         ("fastest", 1000.0, 900.0),
@@ -161,7 +161,7 @@ def test_one_setting_is_both_and_a_site_without_marks_has_none(tmp_path: Path) -
     with JournalWriter(fast_only.journals) as journal:
         journal.append(encode(measurement((1000.0, 900.0), 0)))
     compact(fast_only)
-    dataset = open_dataset(fast_only)
+    dataset = read_traces(fast_only)
     (split,) = phase_splits(dataset, SITE)[0]
     assert split.at == "fastest and least energy"
     assert split.repeats == 1
@@ -169,9 +169,9 @@ def test_one_setting_is_both_and_a_site_without_marks_has_none(tmp_path: Path) -
 
 
 def test_runs_with_other_ranks_are_no_repeats(store: Store) -> None:
-    dataset = open_dataset(store)
-    ranks = np.where(dataset["repeat"].values == 0, 1, 4)
-    splits, (note,) = phase_splits(dataset.assign(ranks=dataset["ranks"].copy(data=ranks)), SITE)
+    dataset = read_traces(store)
+    ranks = np.where(dataset["repeat"] == 0, 1, 4)
+    splits, (note,) = phase_splits(dataset.replaced({"ranks": ranks}), SITE)
     assert splits == []
     assert note.startswith(
         "No energy by phase: solver n=8 q=4 was measured with 1 and with 4 ranks"
@@ -183,7 +183,7 @@ def test_an_energy_that_no_channels_make_up_is_said_and_not_guessed(tmp_path: Pa
     with JournalWriter(store.journals) as journal:
         journal.append(encode(measurement((1000.0, 900.0), 0, counted=False)))
     compact(store)
-    splits, notes = phase_splits(open_dataset(store), SITE)
+    splits, notes = phase_splits(read_traces(store), SITE)
     assert splits == []
     assert len(notes) == 1
     assert "solver n=8 q=4: no energy by phase: no channel is marked as part" in notes[0]
@@ -195,7 +195,7 @@ def test_marks_that_are_not_compacted_yet_are_left_out(tmp_path: Path) -> None:
     with JournalWriter(store.journals) as journal:
         journal.append(encode(measurement((1000.0, 900.0), 0)))
     assert report_content(store).sites[0].phases == []
-    assert phase_splits(open_dataset(store), SITE) == ([], [])
+    assert phase_splits(read_traces(store), SITE) == ([], [])
 
 
 def test_the_report_has_the_section_where_phases_are_marked(store: Store, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_clock_that_was_left_as_found_is_unknown(tmp_path: Path) -> None:
     with JournalWriter(store.journals) as journal:
         journal.append(encode(found))
     compact(store)
-    (split,) = phase_splits(open_dataset(store), SITE)[0]
+    (split,) = phase_splits(read_traces(store), SITE)[0]
     assert split.setting == Setting(1000.0)
 
 
@@ -326,7 +326,7 @@ def kept(folder: Path, *measurements: Measurement) -> xr.Dataset:
         for one in measurements:
             journal.append(encode(one))
     compact(store)
-    return open_dataset(store)
+    return read_traces(store)
 
 
 def test_a_channel_of_the_energy_without_a_trace_is_named(tmp_path: Path) -> None:
@@ -400,15 +400,15 @@ def test_a_power_is_integrated_over_each_phase_wherever_its_samples_lie() -> Non
     parts = [(at, own) for at, (_, _, samples) in enumerate(traces) for own in (samples, between)]
     sizes = np.array([len(own) for _, own in parts])
     samples = np.array([sample for _, own in parts for sample in own])
-    dataset = xr.Dataset(
+    dataset = Columns(
         {
-            "trace_measurement": ("trace", [3, 1] * len(traces)),
-            "trace_channel": ("trace", [traces[at][0] for at, _ in parts]),
-            "trace_unit": ("trace", [traces[at][1] for at, _ in parts]),
-            "row_start": ("trace", np.cumsum(sizes) - sizes),
-            "row_size": ("trace", sizes),
-            "time_ns": ("sample", np.rint(samples[:, 0] * 1e9).astype(np.int64)),
-            "value": ("sample", samples[:, 1]),
+            "trace_measurement": np.array([3, 1] * len(traces)),
+            "trace_channel": np.array([traces[at][0] for at, _ in parts]),
+            "trace_unit": np.array([traces[at][1] for at, _ in parts]),
+            "row_start": np.cumsum(sizes) - sizes,
+            "row_size": np.array(sizes),
+            "time_ns": np.rint(samples[:, 0] * 1e9).astype(np.int64),
+            "value": np.array(samples[:, 1]),
         }
     )
     split = phase_energy(dataset, 3)

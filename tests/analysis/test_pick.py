@@ -23,7 +23,7 @@ from analysis.predict.site import Trial, site_time_noise
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, distinct_settings
 from tests.analysis.raced import raced
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import grid_observations
 
 
@@ -34,7 +34,7 @@ def data() -> Observations:
 
 @pytest.fixture(scope="module")
 def quiet() -> Observations:
-    return observations(simulated_dataset("off", per_family=4), "tk1")
+    return observations(simulated_columns("off", per_family=4), "tk1")
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 0.75, 1.0])

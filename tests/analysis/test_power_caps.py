@@ -13,7 +13,7 @@ from analysis.measurements.observations import observations
 from analysis.quality.power_caps import power_caps
 from analysis.quality.rows import rows_of
 from tests.analysis.test_quality import MEM_MHZ, sweep
-from tests.frames import as_dataset
+from tests.frames import as_columns
 
 UP = np.arange(10)
 WIDE_W = 100.0 * np.exp(np.linspace(0.0, 1.0, 10))
@@ -27,7 +27,7 @@ def said(power_w: list[np.ndarray], time_s: list[np.ndarray]) -> str:
         frame[frame["kernel"] == "k0"].assign(kernel=f"k{k}", time_s=s, energy_j=w * s)
         for k, (w, s) in enumerate(zip(power_w, time_s, strict=True))
     ]
-    rows = rows_of(as_dataset(pd.concat(tables, ignore_index=True)), "s")
+    rows = rows_of(as_columns(pd.concat(tables, ignore_index=True)), "s")
     return " ".join(finding.text for finding in power_caps(rows, {}))
 
 
@@ -147,7 +147,7 @@ def test_rows_of_one_setting_count_at_the_clocks_that_were_read(reached, counted
     frame = sweep(1, core=np.array([1000.0]), mem=MEM_MHZ[:1], repeats=3)
     mhz = np.where(frame["repeat"] == 1, 1000.0 * reached, 1000.0)
     read = {"core_mhz_achieved": mhz, "mem_mhz_achieved": np.nan, "voltage_origin": ""}
-    dataset = as_dataset(frame.assign(**read))
+    dataset = as_columns(frame.assign(**read))
     assert list(power_caps(rows_of(dataset, "s"), {})) == []
     ran_at = observations(dataset, "s").core_mhz
     assert set(ran_at[frame["repeat"] == 1]) == {counted}

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate
@@ -26,16 +25,17 @@ from analysis.predict.site import coordinates, site_posterior
 from analysis.quality.all_checks import check
 from analysis.report.site_report import measurement_counts
 from analysis.rooflines.roofline import roofline
+from dvfs.dataset import Columns
 from dvfs.setting import Setting, distinct_settings, number_columns
 from sites.simulated.machine import constant_w, mean_w, run, under_limit
-from tests.analysis.simulated_tk1 import TABLE_I, kernels, simulated_dataset, simulated_tk1
+from tests.analysis.simulated_tk1 import TABLE_I, kernels, simulated_columns, simulated_tk1
 
 LIMITS_W = (13.5, 25.0)
 
 
 @pytest.fixture(scope="module")
 def limited() -> Observations:
-    return observations(simulated_dataset("default", limits_w=LIMITS_W), "tk1")
+    return observations(simulated_columns("default", limits_w=LIMITS_W), "tk1")
 
 
 def test_the_simulated_machine_runs_at_the_highest_clock_within_the_limit() -> None:
@@ -117,7 +117,7 @@ def test_energies_under_limits_that_are_left_out_are_within_3_percent(
 def test_the_energy_model_is_found_from_the_clocks_run_at(limited: Observations) -> None:
     """Under limits the coefficients are those of the simulated board, as without."""
     site = simulated_tk1("off")
-    exact = observations(simulated_dataset("off", limits_w=LIMITS_W), "tk1")
+    exact = observations(simulated_columns("off", limits_w=LIMITS_W), "tk1")
     found = fit(exact, "choi", "known", intervals=False)
     of = {term.name: value for term, value in zip(found.terms, found.value, strict=True)}
     for name, pj in site.simulated.energy_pj_per_v2.items():
@@ -129,12 +129,10 @@ def test_the_energy_model_is_found_from_the_clocks_run_at(limited: Observations)
 def test_the_energy_model_is_found_where_the_voltage_of_each_row_was_measured() -> None:
     """At the clock that it ran at, which may be below all clocks that were asked for."""
     dataset = highest_alone(limits_w=(None, 5.0, 6.0, 8.0, 11.0))
-    ran_at = dataset["core_mhz_achieved"].values
+    ran_at = dataset["core_mhz_achieved"]
     volts = np.interp(ran_at, *np.array(sorted(simulated_tk1("off").domains.core.volts.items())).T)
-    measured = dataset.assign(
-        core_v=("measurement", volts),
-        voltage_origin=("measurement", np.full(len(volts), "measured", object)),
-    )
+    origin = np.full(len(volts), "measured", object)
+    measured = dataset.replaced({"core_v": volts, "voltage_origin": origin})
     assert_coefficients_of_the_board(observations(measured, "tk1"))
 
 
@@ -145,12 +143,12 @@ def test_the_energy_model_is_found_below_the_clocks_that_were_asked_for() -> Non
     assert_coefficients_of_the_board(observations(dataset, "tk1", legal=legal))
 
 
-def highest_alone(limits_w: tuple[float | None, ...]) -> xr.Dataset:
+def highest_alone(limits_w: tuple[float | None, ...]) -> Columns:
     """Core clocks of 756 MHz and more, at all memory clocks, under limits."""
-    dataset = simulated_dataset("off", limits_w=limits_w)
-    high = np.flatnonzero(dataset["core_mhz"].values >= 756.0)
-    dataset = dataset.isel(measurement=high)
-    assert (dataset["core_mhz_achieved"].values < 400.0).any()
+    dataset = simulated_columns("off", limits_w=limits_w)
+    high = dataset["core_mhz"] >= 756.0
+    dataset = Columns({name: values[high] for name, values in dataset.items()})
+    assert (dataset["core_mhz_achieved"] < 400.0).any()
     return dataset
 
 
@@ -165,7 +163,7 @@ def assert_coefficients_of_the_board(data: Observations) -> None:
 
 def test_voltages_are_estimated_at_the_clocks_run_at() -> None:
     """Not at those asked for, which a limit of 8 W lets a quarter of the rows not reach."""
-    exact = observations(simulated_dataset("off", limits_w=(8.0, 25.0)), "tk1")
+    exact = observations(simulated_columns("off", limits_w=(8.0, 25.0)), "tk1")
     found = fit(exact, "choi", "floor", intervals=False)
     assert found.n_settings > 2 * len(TABLE_I)
     error = np.abs(found.energy_j(exact) / exact.energy_j - 1.0)
@@ -184,11 +182,11 @@ def test_the_share_of_a_limit_that_is_drawn_is_found(limited: Observations) -> N
 
 def test_one_setting_as_found_is_fitted_by_the_clocks_that_the_board_chose() -> None:
     """A GPU whose clock nobody set, and which its limit held down in some kernels."""
-    dataset = simulated_dataset("off", limits_w=(9.0,))
+    dataset = simulated_columns("off", limits_w=(9.0,))
     top = (dataset["core_mhz"] == 852.0) & (dataset["mem_mhz"] == 924.0)
-    dataset = dataset.isel(measurement=np.flatnonzero(top.values))
-    for name in ("core_mhz", "mem_mhz", "power_limit_w"):
-        dataset[name] = dataset[name] * np.nan
+    found = {name: values[top] for name, values in dataset.items()}
+    unset = dict.fromkeys(("core_mhz", "mem_mhz", "power_limit_w"), np.full(top.sum(), np.nan))
+    dataset = Columns(found | unset)
     assert not [finding for finding in check(dataset, "tk1") if finding.severity == "refused"]
     data = observations(dataset, "tk1")
     assert data.settings == [Setting()]
@@ -201,7 +199,7 @@ def test_one_setting_as_found_is_fitted_by_the_clocks_that_the_board_chose() -> 
 
 
 def test_picks_of_a_sweep_over_limits_alone_are_the_least_measured_energies() -> None:
-    data = observations(simulated_dataset("off", limits_w=(6.0, 8.0, 11.0, 30.0)), "tk1")
+    data = observations(simulated_columns("off", limits_w=(6.0, 8.0, 11.0, 30.0)), "tk1")
     at_top = data.take(data.mhz[data.setting, 0] == 852.0)
     at_top = at_top.take(at_top.mhz[at_top.setting, 1] == 924.0)
     only = [Setting(power_limit_w=s.power_limit_w) for s in at_top.settings]
@@ -231,19 +229,18 @@ def test_measured_cells_under_a_limit_keep_their_measured_energies(limited: Obse
 
 
 def test_limits_at_several_clocks_need_the_clocks_that_were_read() -> None:
-    dataset = simulated_dataset("off", limits_w=(8.0,))
-    dataset["core_mhz_achieved"] = dataset["core_mhz_achieved"] * np.nan
+    dataset = simulated_columns("off", limits_w=(8.0,))
+    dataset["core_mhz_achieved"][:] = np.nan
     data = observations(dataset, "tk1")
     with pytest.raises(FitError, match="core_mhz_achieved"):
         site_posterior(data, measured_volts(data))
 
 
 def test_a_report_counts_settings_with_their_limits() -> None:
-    dataset = simulated_dataset("off", limits_w=(8.0, 25.0))
-    every = np.ones(dataset.sizes["measurement"], bool)
-    dataset["meters"] = xr.full_like(dataset["node"], "")
-    dataset["iterations"] = xr.full_like(dataset["repeat"], 1)
-    assert measurement_counts(dataset, every, ()).settings == 2 * len(TABLE_I)
+    dataset = simulated_columns("off", limits_w=(8.0, 25.0))
+    every = np.ones(len(dataset["site"]), bool)
+    further = {"meters": np.full(len(every), "", object), "iterations": np.ones(len(every), int)}
+    assert measurement_counts(dataset.replaced(further), every, ()).settings == 2 * len(TABLE_I)
 
 
 def test_the_highest_clocks_have_no_limit_or_the_highest() -> None:
@@ -256,8 +253,8 @@ def test_the_highest_clocks_have_no_limit_or_the_highest() -> None:
 
 
 def test_the_voltage_of_a_setting_is_that_of_its_clock_whatever_its_limit() -> None:
-    free = measured_volts(observations(simulated_dataset("off"), "tk1"))
-    under = measured_volts(observations(simulated_dataset("off", limits_w=(8.0, 25.0)), "tk1"))
+    free = measured_volts(observations(simulated_columns("off"), "tk1"))
+    under = measured_volts(observations(simulated_columns("off", limits_w=(8.0, 25.0)), "tk1"))
     assert len(under) == 2 * len(free)
     for setting, volts in under.items():
         assert volts == pytest.approx(free[setting.two_clocks], rel=1e-9), setting
@@ -266,44 +263,42 @@ def test_the_voltage_of_a_setting_is_that_of_its_clock_whatever_its_limit() -> N
 @pytest.mark.parametrize("limits_w", [(13.5, 25.0), (8.0, 25.0), (6.0, 8.0, 11.0)])
 def test_a_clock_that_a_limit_holds_down_is_no_fault(limits_w: tuple[float, ...]) -> None:
     """The checks of clocks take the rows without a limit; the board's sensor shows some above."""
-    findings = check(simulated_dataset("default", limits_w=limits_w), "tk1")
+    findings = check(simulated_columns("default", limits_w=limits_w), "tk1")
     assert [(one.check, one.severity) for one in findings] == [("power limit", "note")]
 
 
 @pytest.mark.parametrize("factor", [1e3, 1e-3])
 def test_limits_in_another_unit_than_the_power_are_refused(factor: float) -> None:
-    dataset = simulated_dataset("default", limits_w=(8.0, 25.0))
-    dataset["power_limit_w"] = dataset["power_limit_w"] * factor
+    dataset = simulated_columns("default", limits_w=(8.0, 25.0))
+    dataset = dataset.replaced({"power_limit_w": dataset["power_limit_w"] * factor})
     (found,) = (one for one in check(dataset, "tk1") if one.check == "power limit")
-    assert (found.severity, len(found.rows)) == ("refused", dataset.sizes["measurement"])
+    assert (found.severity, len(found.rows)) == ("refused", len(dataset["site"]))
 
 
 def test_rows_above_their_limit_are_named_and_kept() -> None:
-    dataset = simulated_dataset("default", limits_w=(8.0, 25.0))
-    above = np.flatnonzero(dataset["power_limit_w"].values == 8.0)[:7]
-    energy_j = dataset["energy_j"].values.copy()
-    energy_j[above] = 1.2 * 8.0 * dataset["time_s"].values[above]
-    dataset["energy_j"] = ("measurement", energy_j)
+    dataset = simulated_columns("default", limits_w=(8.0, 25.0))
+    above = np.flatnonzero(dataset["power_limit_w"] == 8.0)[:7]
+    dataset["energy_j"][above] = 1.2 * 8.0 * dataset["time_s"][above]
     findings = [one for one in check(dataset, "tk1") if one.check == "power limit"]
     assert len(findings) == 1
     assert set(above) <= set(findings[0].rows)
     assert findings[0].severity == "note"
 
 
-def held_down() -> xr.Dataset:
+def held_down() -> Columns:
     """The board, whose rows at 852 MHz have a limit, ran at 396 MHz and have its voltage."""
-    dataset = simulated_dataset("off", per_family=2)
-    top = dataset["core_mhz"].values == 852.0
-    core_v = dataset["core_v"].values
-    at_396 = core_v[dataset["core_mhz"].values == 396.0][0]
-    for name, values in {
-        "power_limit_w": np.where(top, 8.0, np.nan),
-        "core_mhz_achieved": np.where(top, 396.0, dataset["core_mhz"].values),
-        "core_v": np.where(top, at_396, core_v),
-        "voltage_origin": np.full(len(top), "measured", object),
-    }.items():
-        dataset[name] = ("measurement", values)
-    return dataset
+    dataset = simulated_columns("off", per_family=2)
+    top = dataset["core_mhz"] == 852.0
+    core_v = dataset["core_v"]
+    at_396 = core_v[dataset["core_mhz"] == 396.0][0]
+    return dataset.replaced(
+        {
+            "power_limit_w": np.where(top, 8.0, np.nan),
+            "core_mhz_achieved": np.where(top, 396.0, dataset["core_mhz"]),
+            "core_v": np.where(top, at_396, core_v),
+            "voltage_origin": np.full(len(top), "measured", object),
+        }
+    )
 
 
 def test_costs_and_balances_under_a_limit_are_of_the_clocks_run_at() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.power_trace import power_trace, row_trace
+from dvfs.dataset import Columns
 from dvfs.setting import Setting
 
 TRACES = [
@@ -26,26 +26,30 @@ def dataset(channels: tuple[str, ...] = ("board", "package", "window", "core clo
     traces = [trace for trace in TRACES if trace[1] in channels]
     sizes = np.array([len(samples) for _, _, _, samples in traces], np.int64)
     samples = np.array([sample for trace in traces for sample in trace[3]], float).reshape(-1, 2)
-    return xr.Dataset(
+    return Columns(
         {
-            "site": ("measurement", ["a", "a", "a", "a", "b"]),
-            "status": ("measurement", ["ok", "ok", "ok", "timed out", "ok"]),
-            "kernel": ("measurement", ["k"] * 5),
-            "params": ("measurement", ['{"n": 1}'] * 5),
-            "core_mhz": ("measurement", np.full(5, 852.0)),
-            "mem_mhz": ("measurement", np.full(5, 924.0)),
-            "time_s": ("measurement", np.full(5, 0.1)),
-            "energy_j": ("measurement", np.array([5.0, 8.0, 30.0, 8.0, 8.0]) / 10),
-            "iterations": ("measurement", np.full(5, 10)),
-            "trace_measurement": ("trace", [row for row, _, _, _ in traces]),
-            "trace_channel": ("trace", [channel for _, channel, _, _ in traces]),
-            "trace_unit": ("trace", [unit for _, _, unit, _ in traces]),
-            "row_start": ("trace", np.cumsum(sizes) - sizes),
-            "row_size": ("trace", sizes),
-            "time_ns": ("sample", samples[:, 0].astype(np.int64)),
-            "value": ("sample", samples[:, 1]),
+            "site": np.array(["a", "a", "a", "a", "b"]),
+            "status": np.array(["ok", "ok", "ok", "timed out", "ok"]),
+            "kernel": np.array(["k"] * 5),
+            "params": np.array(['{"n": 1}'] * 5),
+            "core_mhz": np.full(5, 852.0),
+            "mem_mhz": np.full(5, 924.0),
+            "time_s": np.full(5, 0.1),
+            "energy_j": np.array([5.0, 8.0, 30.0, 8.0, 8.0]) / 10,
+            "iterations": np.full(5, 10),
+            "trace_measurement": np.array([row for row, _, _, _ in traces]),
+            "trace_channel": np.array([channel for _, channel, _, _ in traces]),
+            "trace_unit": np.array([unit for _, _, unit, _ in traces]),
+            "row_start": np.cumsum(sizes) - sizes,
+            "row_size": np.array(sizes),
+            "time_ns": np.array(samples[:, 0].astype(np.int64)),
+            "value": np.array(samples[:, 1]),
         }
     )
+
+
+def without(*names: str) -> Columns:
+    return Columns({name: values for name, values in dataset().items() if name not in names})
 
 
 def test_the_measurement_of_median_power_is_shown_with_its_windows():
@@ -73,7 +77,7 @@ def test_without_a_window_channel_the_window_is_the_measured_time():
 def test_there_is_no_trace_where_none_is_kept():
     assert power_trace(dataset(), "b") is None
     assert power_trace(dataset(("core clock", "phase:near")), "a") is None
-    assert power_trace(dataset().drop_dims("sample"), "a") is None
+    assert power_trace(without("time_ns", "value"), "a") is None
 
 
 def test_the_trace_of_any_measurement_is_that_of_its_row():
@@ -81,4 +85,4 @@ def test_the_trace_of_any_measurement_is_that_of_its_row():
     assert row_trace(dataset(), 2).channels["board"][1].tolist() == [30.0, 30.0]
     assert row_trace(dataset(), 3).energy_j == 0.8
     assert row_trace(dataset(), 4) is None
-    assert row_trace(dataset().drop_dims("trace"), 2) is None
+    assert row_trace(without("trace_measurement", "trace_channel", "trace_unit"), 2) is None

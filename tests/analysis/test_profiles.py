@@ -12,7 +12,7 @@ from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import pick
 from analysis.measurements.observations import FitError, Observations, observations
 from analysis.rooflines.roofline import fastest_setting
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.test_few_crossval import measured, scaled
 
@@ -23,7 +23,7 @@ TOP = 7
 @pytest.fixture(scope="module")
 def simulated():
     """The simulated board without noise; a class that a kernel lacks has no count."""
-    return observations(simulated_dataset("off"), "tk1")
+    return observations(simulated_columns("off"), "tk1")
 
 
 NANOJOULES = {"sp": 20.0, "int": 20.0, "dp": 60.0, "dram": 30.0}

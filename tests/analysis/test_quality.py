@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +15,8 @@ from analysis.quality import Finding, check, describe
 from analysis.quality.noise import MedianGrid
 from analysis.quality.powers_of_ten import power_levels
 from analysis.quality.rows import rows_of
-from tests.analysis.simulated_tk1 import simulated_dataset
-from tests.frames import as_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
+from tests.frames import as_columns
 
 CORE_MHZ = np.array([500.0, 600, 700, 800, 900, 1000, 1100, 1200])
 MEM_MHZ = np.array([400.0, 800, 1600])
@@ -83,7 +82,7 @@ def sweep(
 
 
 def findings(frame: pd.DataFrame, name: str | None = None) -> list[Finding]:
-    all_findings = check(as_dataset(frame), "s")
+    all_findings = check(as_columns(frame), "s")
     return [finding for finding in all_findings if name in (None, finding.check)]
 
 
@@ -115,13 +114,13 @@ def test_clean_campaigns_are_silent(repeats):
 
 @pytest.mark.parametrize("noise", ["off", "default"])
 def test_the_simulated_jetson_is_silent(noise):
-    dataset = simulated_dataset(noise, per_family=4)
+    dataset = simulated_columns(noise, per_family=4)
     assert [finding.text for finding in check(dataset, "tk1")] == []
 
 
 def test_no_rows_no_findings():
     frame = sweep(0)
-    assert check(as_dataset(frame), "elsewhere") == []
+    assert check(as_columns(frame), "elsewhere") == []
     assert findings(frame.assign(energy_j=np.nan)) == []
 
 
@@ -225,7 +224,7 @@ def test_a_wrong_unit_is_recognised_by_its_factor():
 def test_a_kernel_that_was_measured_at_few_settings_is_compared_at_these():
     """Its power is low there, as that of all kernels is: 0.1, 2, 40 and 800 W."""
     frame = sweep(1, core=CORE_MHZ[:4], mem=MEM_MHZ[:1], repeats=1)
-    rows = rows_of(as_dataset(frame), "s")
+    rows = rows_of(as_columns(frame), "s")
     y = np.tile(np.log([0.1, 2.0, 40.0, 800.0]), (N_KERNELS, 1))
     y[0, 2:] = np.nan
     assert power_levels(rows, MedianGrid(y, np.zeros(y.shape), np.inf)) == []
@@ -240,7 +239,7 @@ def test_a_kernel_is_its_name_and_its_parameters():
     number = frame["kernel"].str[1:].astype(int)
     frame["kernel"] = number.floordiv(2).map(lambda i: "abcd"[i])
     frame["params"] = number.mod(2).map(lambda n: json.dumps({"n": n}))
-    rows = rows_of(as_dataset(frame), "s")
+    rows = rows_of(as_columns(frame), "s")
     expected = [f"{'abcd'[i // 2]} n={i % 2}" for i in number]
     assert [rows.kernels[code] for code in rows.kernel] == expected
     assert len(rows.kernels) == N_KERNELS
@@ -354,7 +353,7 @@ def test_nodes_that_differ_are_no_outliers():
 
 def test_a_finding_is_described_by_its_first_rows():
     frame = sweep(12)
-    dataset = as_dataset(frame.assign(params='{"n": 3}'))
+    dataset = as_columns(frame.assign(params='{"n": 3}'))
     lines = describe(np.arange(9), dataset, limit=2)
     assert lines[0] == "k0 n=3 at 500/400 MHz, repeat 0, node n (p0)"
     assert lines[2:] == ["and 7 further rows"]
@@ -366,8 +365,7 @@ def test_a_large_campaign_is_checked_in_a_second_or_so():
     frame["kernel"] = (
         frame["kernel"] + "-" + pd.Series(np.repeat(range(40), len(parts[0]))).map(str)
     )
-    dataset = as_dataset(frame)
-    assert isinstance(dataset, xr.Dataset)
+    dataset = as_columns(frame)
     began = time.process_time()
     check(dataset, "s")
     assert time.process_time() - began < 1.5
@@ -379,7 +377,7 @@ def test_energies_that_are_replayed_from_a_recording_are_named():
     apart = {"recorded:recorded/board": {"energy_j": 1.0, "counts": False}}
     table["meters"] = json.dumps({"rapl:package": {"energy_j": 1.0, "counts": True}} | apart)
     table.loc[[3, 5], "meters"] = json.dumps(channel)
-    findings = check(as_dataset(table), table["site"][0])
+    findings = check(as_columns(table), table["site"][0])
     (finding,) = (one for one in findings if one.check == "meter")
     assert finding.severity == "warning" and finding.rows.tolist() == [3, 5]
     assert "in 2 rows the energy is replayed from a recording" in finding.text

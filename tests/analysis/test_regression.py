@@ -12,7 +12,7 @@ from analysis.measurements.observations import FitError, Observations, observati
 from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
 from dvfs.setting import Setting
 from tests.analysis.platforms import PLATFORMS, from_peaks
-from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset, simulated_tk1
+from tests.analysis.simulated_tk1 import TABLE_I, simulated_columns, simulated_tk1
 from tests.analysis.synthetic import numbered
 
 # Choi & Vuduc 2012, Table 5, pJ per byte: L1 (on the GTX 680, shared memory) and L2.
@@ -198,7 +198,7 @@ def test_several_cache_kernels_and_how_well_they_agree():
 @pytest.fixture(scope="module")
 def measured():
     """The simulated Jetson TK1 without noise, all settings."""
-    return observations(simulated_dataset("none", per_family=4), "tk1")
+    return observations(simulated_columns("none", per_family=4), "tk1")
 
 
 def test_the_constants_of_the_simulated_machine_at_a_setting(measured):

@@ -14,7 +14,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from analysis.choice.candidates import SettingCandidates, all_candidates
 from analysis.choice.crossval import cross_validate
@@ -38,9 +37,10 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement, Trace
 from campaign.verbs.report import run as report
+from dvfs.dataset import Columns
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import numbered
 from tests.points import a_point
 from tests.report_tables import Tables
@@ -145,7 +145,7 @@ def sure_pick(name, setting, energy_j, time_s, saving_pct, slowdown_pct):
 @pytest.fixture(scope="module")
 def tk1():
     """Rows of the simulated Jetson TK1, with a site and a kernel whose names are markup."""
-    data = observations(simulated_dataset("off", per_family=4), "tk1")
+    data = observations(simulated_columns("off", per_family=4), "tk1")
     kernel = np.where(data.labels == "dp-1", EVIL_KERNEL, data.labels)
     return replace(data, site=EVIL, **numbered(kernel))
 
@@ -442,9 +442,9 @@ def test_equal_meters_of_several_nodes_are_one():
 
     def shown(some):
         n = len(some)
-        dataset = xr.Dataset(
+        columns = Columns(
             {
-                name: ("measurement", np.array(values, object))
+                name: np.array(values, object)
                 for name, values in {
                     **dict.fromkeys(("kernel", "params", "site", "point_id"), ["x"] * n),
                     "status": ["ok"] * n,
@@ -452,12 +452,9 @@ def test_equal_meters_of_several_nodes_are_one():
                     "meters": [json.dumps(meters) for _, meters in some],
                 }.items()
             }
-            | {
-                name: ("measurement", np.ones(n))
-                for name in ("core_mhz", "mem_mhz", "energy_j", "iterations")
-            }
+            | {name: np.ones(n) for name in ("core_mhz", "mem_mhz", "energy_j", "iterations")}
         )
-        return measurement_counts(dataset, np.ones(n, bool), ()).meters
+        return measurement_counts(columns, np.ones(n, bool), ()).meters
 
     assert shown(rows[:1]) == ["ipmi:board (node, power, every 100 ms)"]
     assert [text.partition(") on ")[0::2] for text in shown(rows)] == [

@@ -14,7 +14,7 @@ from analysis.measurements.observations import measured_volts, observations
 from analysis.predict.site import site_time_noise
 from analysis.ties import equally_fast, fastest, time_noise
 from dvfs.setting import Setting
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 
 SETTINGS = [
     Setting(*mhz) for mhz in ((400.0, 900.0), (800.0, 500.0), (800.0, 900.0), (1200.0, 900.0))
@@ -23,7 +23,7 @@ SETTINGS = [
 
 def test_noise_is_that_of_repeats_at_the_same_setting():
     """Times of known relative scatter, of two kernels of different noise."""
-    data = observations(simulated_dataset("default", per_family=4), "tk1")
+    data = observations(simulated_columns("default", per_family=4), "tk1")
     data = data.take(np.repeat(np.arange(len(data)), 30))
     rng = np.random.default_rng(3)
     noisy = data.labels == data.labels[0]
@@ -37,7 +37,7 @@ def test_noise_is_that_of_repeats_at_the_same_setting():
 
 def test_noise_where_there_are_few_repeats_or_none():
     """Of 3 % everywhere. One kernel has no repeats: its noise is that of the others."""
-    data = observations(simulated_dataset("default", per_family=4), "tk1")
+    data = observations(simulated_columns("default", per_family=4), "tk1")
     alone = str(data.labels[0])
     twice = data.take(np.concatenate([np.arange(len(data)), np.flatnonzero(data.labels != alone)]))
     rng = np.random.default_rng(3)
@@ -57,7 +57,7 @@ def test_noise_where_there_are_few_repeats_or_none():
 
 def test_means_of_many_repeats_are_tied_less_often():
     """Times 3 % apart, each with a noise of 2 %: tied where measured once, not as means of 16."""
-    data = observations(simulated_dataset("default", per_family=2), "tk1")
+    data = observations(simulated_columns("default", per_family=2), "tk1")
     kernel = str(data.labels[0])
     rows = np.flatnonzero(data.labels == kernel)
     high, low = rows[np.argmax(data.core_mhz[rows])], rows[np.argmin(data.core_mhz[rows])]
@@ -84,7 +84,7 @@ def test_equal_times_are_tied_at_the_rate_that_is_stated():
 
 
 def test_a_candidates_time_has_the_error_of_the_mean_of_its_repeats():
-    data = observations(simulated_dataset("default", per_family=2), "tk1")
+    data = observations(simulated_columns("default", per_family=2), "tk1")
     data = data.take(np.repeat(np.arange(len(data)), 4))
     rng = np.random.default_rng(7)
     data = replace(data, time_s=data.time_s * (1.0 + 0.02 * rng.standard_normal(len(data))))
@@ -162,7 +162,7 @@ def test_race_to_halt_is_judged_over_all_that_are_equally_fast(energy_j, error, 
 @pytest.mark.parametrize("faster", [0, 1])
 def test_noise_does_not_decide_what_race_to_halt_loses(faster):
     """Two settings of equal time within the noise, of 1 and 2 J: it runs at the higher clocks."""
-    data = observations(simulated_dataset("default", per_family=2), "tk1")
+    data = observations(simulated_columns("default", per_family=2), "tk1")
     kernel = str(data.labels[0])
     rows = np.flatnonzero(data.labels == kernel)
     two = [int(rows[np.argmax(data.core_mhz[rows])]), int(rows[np.argmin(data.core_mhz[rows])])]

@@ -15,10 +15,10 @@ from analysis.report.trust import Remark, of_measurements, of_picks
 from campaign.plan.point import make_point
 from campaign.results import open_store
 from campaign.results.report import report_content
-from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement
+from campaign.store.tables import read_columns
 from dvfs.setting import Setting
 from tests.analysis.test_report import Page
 
@@ -175,11 +175,12 @@ def test_picks_are_doubted_by_their_intervals(site):
 
 
 def test_a_mixture_of_set_ups_is_about_all_measurements(store):
-    dataset = open_store(store.root).scalars
+    columns = open_store(store.root).columns
     difference = {"key": "protocol.min_duration_s", "values": [[0.3, 40], [2.0, 35]]}
     mixture = {"site": "cluster", "setups": 2, "text": "under 2 set-ups: min_duration_s"}
-    mixed = dataset.assign_attrs(mixtures=json.dumps([mixture | {"differences": [difference]}]))
-    rows = mixed["site"].values == "cluster"
+    mixtures = json.dumps([mixture | {"differences": [difference]}])
+    mixed = replace(columns, attrs={**columns.attrs, "mixtures": mixtures})
+    rows = mixed["site"] == "cluster"
     remarks = of_measurements(mixed, rows, check(mixed, "cluster"), accepted=True)
     (remark,) = (remark for remark in remarks if remark.title == "check of mixed set-ups")
     assert remark.count == "all measurements"
@@ -187,20 +188,20 @@ def test_a_mixture_of_set_ups_is_about_all_measurements(store):
 
 
 def test_of_many_findings_of_one_check_all_others_are_written_out(store):
-    dataset = open_dataset(store)
+    columns = read_columns(store)
     findings = [Finding("outliers", "warning", np.array([k]), f"row {k} is odd") for k in range(20)]
     (remark,) = [
         remark
-        for remark in of_measurements(dataset, dataset["site"].values == "cluster", findings, True)
+        for remark in of_measurements(columns, columns["site"] == "cluster", findings, True)
         if remark.title == "check of outliers"
     ]
     assert remark.lines == [f"Row {k} is odd." for k in range(1, 20)]
 
 
 def test_no_rows_warn_of_nothing(store):
-    dataset = open_dataset(store)
-    none, findings = dataset["site"].values == "elsewhere", check(dataset, "elsewhere")
-    assert of_measurements(dataset, none, findings, True) == []
+    columns = read_columns(store)
+    none, findings = columns["site"] == "elsewhere", check(columns, "elsewhere")
+    assert of_measurements(columns, none, findings, True) == []
 
 
 def test_a_pick_is_not_compared_with_itself_and_below_95_never_reads_95(site):

@@ -21,7 +21,6 @@ from analysis.choice.variants import Correlation, correlation, study
 from analysis.measurements.observations import FitError
 from analysis.measurements.variants import kernel_variants, measured_variants, studied_variants
 from campaign.variants.replaying import replay
-from dvfs.dataset import Columns
 from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 
@@ -327,9 +326,8 @@ def test_what_cannot_be_studied_is_said(asked, said):
 
 
 def replayed(data, site, kernel, **asked):
-    columns = Columns({name: data[name].values for name in data}, {})
     usual = {"tuned": {}, "objective": "energy", "budget": 200, "trials": 1}
-    return replay(columns, site, kernel=kernel, **usual | asked)
+    return replay(data, site, kernel=kernel, **usual | asked)
 
 
 def test_runs_with_other_ranks_are_no_repeats():

@@ -17,7 +17,7 @@ from analysis.quality.rows import Rows, rows_of
 from dvfs.dataset import CLOCK_UNPROVEN, POSSIBLE, READ_BACK, SIMULATED, STATED, TIMED
 from sites.site_reading import built_in_sites, read_site
 from tests.analysis.test_quality import CORE_MHZ, MEM_MHZ, findings, only, sweep
-from tests.frames import as_dataset
+from tests.frames import as_columns
 
 
 def counted(seed: int, noise: float = 0.02) -> pd.DataFrame:
@@ -322,7 +322,7 @@ def test_some_kernels_of_one_fixed_duration_among_others_refuse_nothing():
 )
 def test_clocks_of_a_store_that_does_not_say_how_they_were_shown(column, proof):
     frame = counted(20).drop(columns="clock_proof").assign(**({column: True} if column else {}))
-    proofs = clock_proofs(as_dataset(frame), np.arange(len(frame)))
+    proofs = clock_proofs(as_columns(frame), np.arange(len(frame)))
     assert set(proofs.tolist()) == {proof}
 
 
@@ -333,7 +333,7 @@ def test_a_clock_that_was_read_back_stays_so_where_a_loop_was_timed_too():
     frame["mem_mhz_achieved"] = frame["mem_mhz"]
     unproven = np.arange(len(frame)) % 2 == 0
     frame.loc[unproven, "status"] = CLOCK_UNPROVEN
-    proofs = clock_proofs(as_dataset(frame), np.arange(len(frame)))
+    proofs = clock_proofs(as_columns(frame), np.arange(len(frame)))
     assert set(proofs[unproven].tolist()) == {TIMED}
     assert set(proofs[~unproven].tolist()) == {READ_BACK}
 
@@ -376,7 +376,7 @@ def hand_made(core: np.ndarray, y: np.ndarray, variance: np.ndarray) -> tuple[Ro
     frame = sweep(22, core=core, mem=MEM_MHZ[:1], repeats=1)
     copies = [frame[frame["kernel"] == "k0"].assign(kernel=f"k{k:03d}") for k in range(len(y))]
     table = pd.concat(copies, ignore_index=True)
-    return rows_of(as_dataset(table), "s"), MedianGrid(y, variance, df=1e6)
+    return rows_of(as_columns(table), "s"), MedianGrid(y, variance, df=1e6)
 
 
 @pytest.mark.parametrize(("beyond", "seen"), [(0.99, False), (1.01, True)])
@@ -448,7 +448,7 @@ def test_a_level_changes_where_the_running_sum_exceeds_kolmogorovs_limit(n, seen
     assert (np.sqrt(n) / 2 > stats.kstwobign.isf(0.01 / 2)) is np.bool_(seen)
     frame = sweep(24, core=CORE_MHZ[:1], mem=MEM_MHZ[:1], repeats=n)
     frame = frame[frame["kernel"] == "k0"].assign(start_unix_s=1e9 + np.arange(n))
-    rows = rows_of(as_dataset(frame), "s")
+    rows = rows_of(as_columns(frame), "s")
     residual = 0.02 * np.where(np.arange(n) < n // 2, 1.0, -1.0)
     flat, sigma = np.zeros(n), np.array([0.02])
     changes = list(

@@ -1,4 +1,4 @@
-"""Measurements of variants as a store's Dataset."""
+"""Measurements of variants as a store's columns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import math
 
 import numpy as np
-import xarray as xr
+
+from dvfs.dataset import Columns
 
 
-def dataset(rows, **columns) -> xr.Dataset:
+def dataset(rows, **columns) -> Columns:
     """Measurements of dgemm at site s: (parameters, time, energy), or with keys in place of the
     defaults; ``columns``: further ones, a value a row."""
     defaults = {
@@ -31,9 +32,6 @@ def dataset(rows, **columns) -> xr.Dataset:
     names = dict.fromkeys(name for row in table for name in row)
     values = {name: [row.get(name, math.nan) for row in table] for name in names} | columns
     text = {"site", "kernel", "status", "clock_proof", "provenance", "params"}
-    return xr.Dataset(
-        {
-            name: ("measurement", np.array(own, object if name in text else None))
-            for name, own in values.items()
-        }
+    return Columns(
+        {name: np.array(own, object if name in text else None) for name, own in values.items()}
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from campaign.verbs.demo import measured_rows
+from dvfs.dataset import Columns
 from tests.sites.fake_nvml import TREE, build
 
 ROOT = Path(__file__).parents[2]
@@ -79,16 +79,16 @@ def test_a_plan_and_a_doctor_need_no_packages_of_cuda(node: Path) -> None:
 
 def test_the_table_has_means_over_repeats_in_order_of_energy_per_operation() -> None:
     params = ['{"number":"sp"}', '{"number":"dp"}', '{"number":"dp"}', '{"number":"dp"}']
-    dataset = xr.Dataset(
+    dataset = Columns(
         {
-            "status": ("measurement", np.array(["ok", "ok", "ok", "crashed"], object)),
-            "kernel": ("measurement", np.array(["gpu_fma"] * 4, object)),
-            "params": ("measurement", np.array(params, object)),
-            "time_s": ("measurement", [0.01, 0.02, 0.02, 9.0]),
-            "energy_j": ("measurement", [4.0, 10.0, 12.0, 9.0]),
-            "core_mhz_achieved": ("measurement", [1980.0, 1700.0, 1720.0, 1.0]),
-            "n_sp": ("measurement", [2e11, np.nan, np.nan, np.nan]),
-            "n_dp": ("measurement", [np.nan, 1e11, 1e11, 1e11]),
+            "status": np.array(["ok", "ok", "ok", "crashed"], object),
+            "kernel": np.array(["gpu_fma"] * 4, object),
+            "params": np.array(params, object),
+            "time_s": np.array([0.01, 0.02, 0.02, 9.0]),
+            "energy_j": np.array([4.0, 10.0, 12.0, 9.0]),
+            "core_mhz_achieved": np.array([1980.0, 1700.0, 1720.0, 1.0]),
+            "n_sp": np.array([2e11, np.nan, np.nan, np.nan]),
+            "n_dp": np.array([np.nan, 1e11, 1e11, 1e11]),
         }
     )
     sp, dp = measured_rows(dataset)

@@ -18,9 +18,10 @@ from analysis.measurements.observations import measured_volts
 from analysis.predict.site import site_time_noise
 from campaign.results import results
 from campaign.store.compaction import compact
-from campaign.store.dataset import current_tables, open_dataset, read_scalars
+from campaign.store.dataset import current_tables, open_dataset, scalars_of
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import driver_lock, open_store
+from campaign.store.tables import read_columns
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
@@ -122,7 +123,7 @@ def test_measurements_are_the_same(old: Path) -> None:
 def test_columns_that_it_does_not_have_are_missing(old: Path) -> None:
     """Also after a new generation, in which the new row has them."""
     store = open_store(old / "store")
-    for dataset in (open_dataset(store), read_scalars(store)):
+    for dataset in (open_dataset(store), scalars_of(read_columns(store))):
         for name in ("clock_proof", "setup"):
             assert dataset[name].values.tolist() == [""] * 144
             assert dataset[name].dtype == dataset["status"].dtype
@@ -133,7 +134,7 @@ def test_columns_that_it_does_not_have_are_missing(old: Path) -> None:
     with JournalWriter(store.journals) as journal:
         journal.append(encode(made))
     for _ in range(2):  # in the journal, then in the index
-        dataset = read_scalars(store)
+        dataset = scalars_of(read_columns(store))
         for name in ("clock_proof", "setup"):
             assert dataset[name].values.tolist() == [""] * 144 + [getattr(made, name)]
         assert np.isnan(dataset["core_mhz_timed"].values).tolist() == [True] * 144 + [False]

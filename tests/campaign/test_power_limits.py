@@ -18,6 +18,7 @@ from campaign.results import open_store as open_results
 from campaign.store.dataset import current_tables
 from campaign.store.generation import MISSING, newest_generation
 from campaign.store.layout import open_store
+from campaign.store.tables import read_traces
 from campaign.store.verify import BadShard, lost_traces
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
@@ -141,14 +142,14 @@ def test_a_limit_that_the_site_lacks_is_refused(tmp_path: Path) -> None:
 
 def test_every_text_of_a_measurement_has_its_limit(measured: Path) -> None:
     """The trace, the lines of a finding, show, and what is lost with a damaged file of samples."""
-    data = open_results(measured).dataset
-    rows = np.flatnonzero(data["power_limit_w"].values == 12.0)[:3]
+    data = read_traces(open_store(measured))
+    rows = np.flatnonzero(data["power_limit_w"] == 12.0)[:3]
     for row in rows.tolist():
         trace = row_trace(data, row)
         assert trace is not None and trace.setting.power_limit_w == 12.0
     told = describe(rows, data, 3)
     assert [", 12 W, repeat 0" in line for line in told] == [True] * 3
-    point = str(data["point_id"].values[rows[0]])
+    point = str(data["point_id"][rows[0]])
     assert "12 W" in prints("show", measured, point)
     generation, _ = newest_generation(open_store(measured))
     assert generation.number

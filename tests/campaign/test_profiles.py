@@ -20,7 +20,7 @@ from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import read_site
-from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.simulated_tk1 import simulated_columns
 from tests.commands import answers, refuses
 
 PROFILES = {"powersave": 0.5, "balanced": 0.8, "performance": 1.0}
@@ -121,7 +121,7 @@ def test_a_column_profile_of_another_tool_is_a_label(tmp_path: Path) -> None:
 
 def test_speeds_of_profiles_are_the_factors_of_the_times() -> None:
     """Also where each kernel has only some of them, and clocks differ too."""
-    data = observations(simulated_dataset("off"), "tk1")
+    data = observations(simulated_columns("off"), "tk1")
     names = sorted(PROFILES)
     rng = np.random.default_rng(0)
     which = rng.integers(0, 3, len(data))
@@ -164,7 +164,7 @@ def test_export_and_import_keep_profiles(profiles: Path, tmp_path: Path) -> None
 def test_an_uncore_clock_is_the_second_clock_of_the_model(tmp_path: Path) -> None:
     """The same table, once with the clock as mem_mhz and once as uncore_mhz: the same picks, and
     the same coefficients to the last digit. A memory clock that is always one changes nothing."""
-    rows = simulated_dataset("default").to_dataframe().reset_index(drop=True)
+    rows = simulated_columns("default").to_dataframe().reset_index(drop=True)
     columns = ["site", "kernel", "params", "repeat", "core_mhz", "mem_mhz", "time_s", "energy_j"]
     table = rows[[*columns, *(name for name in rows if name.startswith("n_"))]]
     found = []

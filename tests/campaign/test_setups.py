@@ -20,12 +20,12 @@ from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.results import open_store as open_results
 from campaign.store.compaction import compact, equalize_generations
-from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode, encode_setup, scan
 from campaign.store.layout import DamagedStoreError, Store, create_store, driver_lock, open_store
 from campaign.store.mixtures import changes, mixtures, not_comparable
 from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
 from campaign.store.states import store_status
+from campaign.store.tables import read_columns
 from campaign.store.verify import give_up_records
 from campaign.verbs.command_line import main
 from sites.clocks import energy_preference
@@ -289,13 +289,13 @@ def test_nvmls_power_model_gives_the_site_a_clock(tmp_path):
     store = create_store(tmp_path / "store", "test")
     (record,) = records(write_files(tmp_path))
     keep(store, record, 0)
-    assert json.loads(read_scalars(store).attrs["perf_per_watt_mhz"]) == {}
+    assert json.loads(read_columns(store).attrs["perf_per_watt_mhz"]) == {}
     models = [[1095.0, 1110.0], [1290.0]]
     for repeat, clocks in enumerate(models, 1):
         found = [{"gpu": f"GPU-{mhz}", "best_core_mhz": mhz} for mhz in clocks]
         keep(store, record | {"nvml_power_model": found}, repeat)
     compact(store)
-    assert json.loads(read_scalars(store).attrs["perf_per_watt_mhz"]) == {"jetson-tk1": 1110.0}
+    assert json.loads(read_columns(store).attrs["perf_per_watt_mhz"]) == {"jetson-tk1": 1110.0}
 
 
 def test_cut_anywhere_a_measurement_has_its_set_up(tmp_path):
@@ -339,7 +339,7 @@ def test_a_set_up_is_in_its_file_before_the_index_refers_to_it(tmp_path):
     (store.root / "setups").unlink()
     compact(store)
     assert read_setup(store, setup_id(record)) == record
-    assert read_scalars(store)["setup"].values.tolist() == [setup_id(record)] * 2
+    assert read_columns(store)["setup"].tolist() == [setup_id(record)] * 2
 
 
 def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path):
@@ -351,13 +351,13 @@ def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path):
     path.write_text(path.read_text().replace("0.3", "0.4"))
     assert path.name in "".join(prints("status", store.root, code=1).split())
     with pytest.raises(DamagedStoreError, match=path.name):
-        read_scalars(store)
+        read_columns(store)
     # The next run or import goes on without it, and says so.
     with driver_lock(store):
         (said,) = give_up_records(store)
         assert path.name in said
         assert give_up_records(store) == []
-    assert read_scalars(store).sizes["measurement"] == 2
+    assert len(read_columns(store)["point_id"]) == 2
     assert path.name in "".join(prints("status", store.root, code=1).split())
 
 

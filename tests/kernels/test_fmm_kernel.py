@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
 from pydantic import ValidationError
 
 from analysis.measurements.observations import FitError
@@ -22,10 +21,10 @@ from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import phase_traces
 from campaign.plan.plan import make_plan
 from campaign.store.compaction import compact
-from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
-from dvfs.dataset import CLASS_UNITS
+from campaign.store.tables import read_traces
+from dvfs.dataset import CLASS_UNITS, Columns
 from dvfs.input_files import FileError
 from dvfs.setting import Setting
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY, PHASES
@@ -366,7 +365,7 @@ def test_the_energy_of_each_phase_is_computed_from_a_store(tmp_path: Path) -> No
     with JournalWriter(store.journals) as journal:
         journal.append(encode(measured))
     compact(store)
-    split = phase_energy(open_dataset(store), 0)
+    split = phase_energy(read_traces(store), 0)
     assert split["phase"].values.tolist() == list(PHASES)
     assert float(split["energy_j"].sum()) == pytest.approx(
         measured.energy_j * measured.iterations, rel=1e-6
@@ -389,15 +388,15 @@ def test_a_counter_and_a_power_meter_give_the_same_energy_by_phase() -> None:
         (f"phase:{k}", "1", np.array(v) * 10**9, np.tile([1.0, 0.0], 2)) for k, v in marks.items()
     ]
     sizes = [len(t[2]) for t in traces]
-    dataset = xr.Dataset(
+    dataset = Columns(
         {
-            "trace_measurement": ("trace", [0] * 4),
-            "trace_channel": ("trace", [t[0] for t in traces]),
-            "trace_unit": ("trace", [t[1] for t in traces]),
-            "row_start": ("trace", np.cumsum(sizes) - sizes),
-            "row_size": ("trace", sizes),
-            "time_ns": ("sample", np.concatenate([t[2] for t in traces])),
-            "value": ("sample", np.concatenate([t[3] for t in traces])),
+            "trace_measurement": np.array([0] * 4),
+            "trace_channel": np.array([t[0] for t in traces]),
+            "trace_unit": np.array([t[1] for t in traces]),
+            "row_start": np.cumsum(sizes) - sizes,
+            "row_size": np.array(sizes),
+            "time_ns": np.concatenate([t[2] for t in traces]),
+            "value": np.concatenate([t[3] for t in traces]),
         }
     )
     split = phase_energy(dataset, 0)

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, open_store
 from campaign.store.measurement import Measurement, Trace
+from campaign.store.tables import read_columns
 from campaign.verbs.command_line import main
 from tests.faults.fuzz.damage import sealed, unsealed
 from tests.points import a_point
@@ -334,7 +334,7 @@ def test_a_parquet_extension_type_is_not_unpickled(tmp_path):
     pq.write_table(pa.table(arrays, schema=pa.schema(fields)), path)
     store = tmp_path / "store"
     assert main(["import", str(path), "--store", str(store)]) == 0
-    assert read_scalars(open_store(store))["site"].values.tolist() == ["x"]
+    assert read_columns(open_store(store))["site"].tolist() == ["x"]
     assert not (tmp_path / "ran").exists()
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from campaign.launch.detached import driver_log, start_detached
-from campaign.store.dataset import read_scalars
 from campaign.store.layout import (
     UnwritableStoreError,
     create_store,
@@ -23,6 +22,7 @@ from campaign.store.layout import (
     open_store,
     replace_file,
 )
+from campaign.store.tables import read_columns
 from campaign.verbs.command_line import main
 from dvfs.files import replacing, write_kept, write_output
 from tests.requirement import need_root
@@ -78,7 +78,7 @@ def words_of(verb: str, store: Path, to: Path) -> list[str]:
 
 def a_point(store: Path) -> str:
     """The id of a point of a store."""
-    return str(read_scalars(open_store(store))["point_id"].values[0])
+    return str(read_columns(open_store(store))["point_id"][0])
 
 
 INTO_FOLDER = ("figures", "platforms", "codesign")
