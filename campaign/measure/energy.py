@@ -9,10 +9,13 @@ from typing import TypeVar
 
 from campaign.measure.sampler import MeterChannel, MeterTrace
 from campaign.store.channel_energy import NONE, Energy, channel_energy
-from sites.meters.shared.meter import contains
+from sites.meters.shared.meter import MeterError, contains
+from sites.meters.shared.stopped import stopped
 
 DISAGREEMENT = 3.0
 """Meters of one domain disagree if they differ by more than this multiple of the uncertainty."""
+LONGEST_SILENCE_S, SILENT_PERIODS = 0.5, 10
+"""The longest silence before a window's end, in s and in periods; the larger one counts."""
 
 
 AChannel = TypeVar("AChannel", bound=MeterChannel)
@@ -67,6 +70,31 @@ def counted_channels(channels: Sequence[AChannel]) -> list[AChannel]:
             node == c.node and contains(domain, c.channel.domain) for node, domain in domains
         )
     ]
+
+
+def refuse_stopped(traces: Sequence[MeterTrace], end_ns: int) -> None:
+    """Check that the channels that count were updated in a window.
+
+    Raises:
+        MeterError: one has stopped, or is a counter that did not change: its energy is not 0.
+    """
+    remedy = "see the kernel's log; reload the driver or reboot the node"
+    for trace in counted_channels(traces):
+        time_ns, value = trace.trace.time_ns, trace.trace.value
+        inside = time_ns <= end_ns
+        problem = stopped(trace.channel, time_ns[inside].tolist(), value[inside].tolist())
+        if problem:
+            raise MeterError(f"{trace.name}: {problem}", remedy)
+        # A stopped meter that stamps its readings gives no new ones.
+        silent_s = (end_ns - int(time_ns[-1])) / 1e9 if time_ns.size else math.inf
+        if silent_s > max(LONGEST_SILENCE_S, SILENT_PERIODS * trace.channel.period_s):
+            raise MeterError(f"{trace.name}: no reading for {silent_s:.3g} s", remedy)
+        if trace.channel.kind == "energy" and (value == value[0]).all():
+            seconds = (int(time_ns[-1]) - int(time_ns[0])) / 1e9
+            raise MeterError(
+                f"{trace.name}: the counter did not change in {seconds:.3g} s",
+                f"measure for longer; if it still does not change, {remedy}",
+            )
 
 
 def added(parts: Iterable[Energy]) -> Energy:

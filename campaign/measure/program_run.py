@@ -365,9 +365,11 @@ class _Run:
             }
             facts |= {k: v for k, v in sampler.conditions().items() if k == "throttled"}
             if sampler.meters:
-                from campaign.measure.energy import node_energy  # noqa: PLC0415
+                from campaign.measure.energy import node_energy, refuse_stopped  # noqa: PLC0415
 
-                total = node_energy(sampler.traces(start_ns), 0, end_ns).total
+                traces = sampler.traces(start_ns)
+                refuse_stopped(traces, end_ns)
+                total = node_energy(traces, 0, end_ns).total
                 if math.isfinite(total.energy_j):
                     facts |= {"energy_j": total.energy_j, "energy_std_j": total.std_j}
         except Exception as error:  # a meter failed; the program has ended

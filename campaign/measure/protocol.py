@@ -29,7 +29,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from campaign.measure.energy import NodeEnergy, added, counted_channels, mean_of, node_energy
+from campaign.measure.energy import (
+    NodeEnergy,
+    added,
+    counted_channels,
+    mean_of,
+    node_energy,
+    refuse_stopped,
+)
 from campaign.measure.sampler import UsedMeter, all_channels
 from campaign.measure.window import Window, channels_of_total, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
@@ -41,7 +48,6 @@ from kernels.kernel import Prepared
 from sites.clocks import ClockControl
 from sites.counters.counting import Counters
 from sites.meters import Channel, MeterError
-from sites.meters.shared.stopped import stopped
 
 STRETCH_PERIODS = 20
 """The shortest stretch of the warm-up, in periods of the slowest meter that counts ..."""
@@ -50,8 +56,6 @@ STRETCH_S = 0.5
 MAX_CALIBRATIONS = 6
 MOST_ITERATIONS = 1 << 53
 """The most iterations that a 64-bit float holds exactly: for kernels that take no time."""
-LONGEST_SILENCE_S, SILENT_PERIODS = 0.5, 10
-"""The longest silence before a window's end, in s and in periods; the larger one counts."""
 FIRST_REPEATS = 3
 """The fewest windows whose spread is certain enough."""
 
@@ -166,7 +170,7 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
         _jitter(setup)
         before_mhz = setup.timed_mhz()
         window, iterations = _full_window(setup, iterations, length_s)
-        _refuse_stopped(window)
+        refuse_stopped(window.traces, window.end_ns)
         windows.append(replace(window, timed_mhz=(before_mhz, setup.timed_mhz())))
     if setup.metered and protocol.cool_down_s:
         time.sleep(protocol.cool_down_s)
@@ -291,21 +295,6 @@ def _needs_another_window(setup: PointSetup, windows: list[Window], steps: dict[
     reached = bool(setup.team.decide(reached))
     steps["random_pct"] = relative_pct
     return not reached and len(windows) < protocol.max_windows
-
-
-def _refuse_stopped(window: Window) -> None:
-    """Raise MeterError for a channel that counts and has stopped updating."""
-    remedy = "see the kernel's log; reload the driver or reboot the node"
-    for trace in counted_channels(window.traces):
-        time_ns, value = trace.trace.time_ns, trace.trace.value
-        inside = time_ns <= window.end_ns
-        problem = stopped(trace.channel, time_ns[inside].tolist(), value[inside].tolist())
-        if problem:
-            raise MeterError(f"{trace.name}: {problem}", remedy)
-        # A stopped meter that stamps its readings gives no new ones.
-        silent_s = (window.end_ns - int(time_ns[-1])) / 1e9 if time_ns.size else math.inf
-        if silent_s > max(LONGEST_SILENCE_S, SILENT_PERIODS * trace.channel.period_s):
-            raise MeterError(f"{trace.name}: no reading for {silent_s:.3g} s", remedy)
 
 
 def energy_of(windows: Sequence[Window], trim_s: float) -> tuple[Energy, list[NodeEnergy]]:

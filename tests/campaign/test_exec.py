@@ -18,7 +18,14 @@ import pytest
 from campaign.measure.program_run import default_records
 from dvfs.setting import Setting
 from tests.campaign.policy_data import a_policy, entry
-from tests.sites.clock_layouts import LAYOUTS, contents, copy, journals, settled_contents
+from tests.sites.clock_layouts import (
+    LAYOUTS,
+    TREES,
+    contents,
+    copy,
+    journals,
+    settled_contents,
+)
 from tests.waiting import wait_until
 
 ACPI = next(layout for layout in LAYOUTS if layout.name == "cpufreq-acpi")
@@ -81,6 +88,42 @@ def test_the_program_runs_at_the_setting_and_the_clocks_are_restored(machine: Pa
     assert (one["core_mhz"], one["set"], one["exit"], one["arm"]) == (1800.0, True, 7, "policy")
     assert one["energy_j"] is None, "there is no meter: missing is not 0"
     assert 0.0 < one["time_s"] < 10.0
+
+
+METERED = """\
+import sys
+from pathlib import Path
+from campaign.measure.program_run import RunRequest, run_program
+from sites.site_file import Site
+root = Path(sys.argv[1])
+site = Site.model_validate(
+    {"name": "here", "partitions": {"p": {}}, "meters": [{"kind": "powercap"}]}
+)
+sys.exit(run_program(sys.argv[2:], RunRequest(site=site, root=root), root / "records.jsonl"))
+"""
+ADD_JOULES = """\
+for zone in "$0"/sys/class/powercap/intel-rapl:?; do
+    echo $(($(cat $zone/energy_uj) + 3000000)) >$zone/new && mv $zone/new $zone/energy_uj
+done
+"""
+
+
+@pytest.mark.parametrize("which", ["moves", "stands still"])
+def test_a_counter_that_does_not_change_has_no_energy(tmp_path: Path, which: str) -> None:
+    """3 J that the program adds; of a counter that stands still the record says so, and not 0 J."""
+    shutil.copytree(TREES / "powercap-amd", tmp_path, symlinks=True, dirs_exist_ok=True)
+    program = ADD_JOULES if which == "moves" else "sleep 0.1"
+    argv = [sys.executable, "-c", METERED, str(tmp_path), "sh", "-c", program, str(tmp_path)]
+    err = subprocess.run(argv, check=True, capture_output=True, text=True).stderr
+    (one,) = records(tmp_path)
+    if which == "stands still":
+        assert one["energy_j"] is None
+        assert "the counter did not change in 0." in one["problems"][0]
+        assert one["problems"][0] in err
+    else:
+        # Between the readings before and after it, a part belongs to the time outside the program.
+        assert 0.5 < one["energy_j"] <= 3.0
+        assert one["problems"] == []
 
 
 CLOCK_OF_WORK = """\

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from campaign.measure.energy import refuse_stopped
 from campaign.measure.protocol import (
     PointSetup,
     WindowedMeasurement,
     _agree,
-    _refuse_stopped,
     idle_power,
     meter_needs_s,
     run_protocol,
@@ -272,7 +272,20 @@ def test_a_meter_that_falls_silent_before_the_end_is_refused(period_s, silent_s,
     )  # fmt: skip
     if refused:
         with pytest.raises(MeterError, match=f"m:node: no reading for {silent_s:.3g} s"):
-            _refuse_stopped(window)
+            refuse_stopped(window.traces, window.end_ns)
     else:
-        _refuse_stopped(window)
-    _refuse_stopped(replace(window, traces=[replace(read, use="check")]))
+        refuse_stopped(window.traces, window.end_ns)
+    refuse_stopped([replace(read, use="check")], window.end_ns)
+
+
+def test_a_counter_that_never_changes_has_no_energy():
+    """An NVML counter (0.1 s) that froze: a window of the default 1 s is 13 of its periods, too few
+    for a stretch within a longer window to be refused."""
+    time_ns = np.arange(-150_000_000, 1_150_000_001, 10**7)
+    frozen = np.zeros(time_ns.size)
+    own = Channel(name="gpu-0", domain="gpu", kind="energy", resolution=1e-3, period_s=0.1)
+    read = MeterTrace("nvml", own, trace=Trace("gpu-0", "gpu", "J", time_ns, frozen))
+    moved = replace(read.trace, value=np.where(time_ns < 0, 0.0, 0.001))
+    with pytest.raises(MeterError, match=r"nvml:gpu-0: the counter did not change in 1.3 s"):
+        refuse_stopped([read], 10**9)
+    refuse_stopped([replace(read, trace=moved)], 10**9)
