@@ -181,7 +181,13 @@ def find_gpus(library: NvmlLibrary, names: Sequence[int | str] | None = None) ->
     """
     gpus = _all_gpus(library)
     if names is not None:
-        return tuple(_find_gpu(gpus, name) for name in names)
+        named = [_find_gpu(gpus, name) for name in names]
+        for i, gpu in enumerate(named):
+            if gpu in named[:i]:
+                raise NvmlError(
+                    f"{gpu.label} is named twice in the option `devices`", "once is enough"
+                )
+        return tuple(named)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         chosen = gpus

@@ -78,8 +78,13 @@ class Sampler(threading.Thread):
         compiled: bool = True,
     ) -> None:
         """``lead_s``: how long meters are read before and after the window; None: as long as the
-        slowest of their channels needs. ``compiled``: False lets the Python thread read all."""
+        slowest of their channels needs. ``compiled``: False lets the Python thread read all.
+
+        Raises:
+            MeterError: two of the meters read the same channel.
+        """
         super().__init__(name="sampler", daemon=True)
+        _refuse_doubles(meters)
         self.meters = list(meters)
         self.clocks = clocks
         self.period_s = period_s
@@ -258,6 +263,17 @@ class Sampler(threading.Thread):
             if values:
                 conditions[name] = math.fsum(values) / len(values)
         return conditions
+
+
+def _refuse_doubles(meters: Sequence[UsedMeter]) -> None:
+    """Refuse a channel of two meters of one kind: its energy would count twice."""
+    names = [f"{used.meter.name}:{c.name}" for used in meters for c in used.meter.channels]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise MeterError(
+            f"two meters of the site file read {twice}",
+            "leave one of these [[meters]] out, or let their options name other channels",
+        )
 
 
 def all_channels(meters: Sequence[UsedMeter]) -> list[Channel]:

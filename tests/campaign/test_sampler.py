@@ -50,6 +50,23 @@ def test_where_the_total_alone_is_wanted_slower_channels_are_not_waited_for():
     assert lead_of_total_s([]) == 0.0
 
 
+@pytest.mark.parametrize("use", ["energy", "check"])
+def test_a_channel_that_two_meters_read_is_refused(tmp_path, use):
+    """As two [[meters]] of a site file: nvml with the devices 0 and 1, and nvml with 1. The energy
+    of GPU 1 would count twice."""
+    gpus = [
+        Channel(name=f"gpu-{i}/energy", domain="gpu", kind="energy", resolution=1.0, period_s=0.1)
+        for i in range(2)
+    ]
+    both, second = (
+        SimpleNamespace(name="nvml", channels=tuple(channels)) for channels in (gpus, gpus[1:])
+    )
+    with pytest.raises(MeterError, match="two meters of the site file read nvml:gpu-1/energy"):
+        Sampler([UsedMeter(both), UsedMeter(second, use)], Fixed(tmp_path), 0.1)
+    first = SimpleNamespace(name="nvml", channels=tuple(gpus[:1]))
+    Sampler([UsedMeter(first), UsedMeter(second, use)], Fixed(tmp_path), 0.1)
+
+
 @pytest.fixture
 def counter(tmp_path: Path):
     """A file of one number, and its descriptor."""

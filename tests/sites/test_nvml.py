@@ -274,6 +274,12 @@ def test_devices_take_precedence_over_cuda_visible_devices(
     assert names(open_nvml(root, devices=[UUIDS[1]]))[0] == "gpu-1/energy"
 
 
+def test_a_gpu_named_by_index_and_by_uuid_counts_once(root: Path) -> None:
+    with pytest.raises(MeterError, match=r"GPU 1 .*named twice in the option `devices`"):
+        open_nvml(root, devices=[1, UUIDS[1]])
+    assert names(open_nvml(root, devices=[0, UUIDS[1]]))[0] == "gpu-0/energy"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
