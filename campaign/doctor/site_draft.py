@@ -97,8 +97,9 @@ def draft_sites(
         parts.append(f'name = "{draft_name}"')
         parts += _partition_lines(kinds[i] if kinds else None, cluster)
         if i == 0:
-            parts += _clock_lines(clocks, bool(kinds), root, configuration)
-            parts += _meter_lines(meters)
+            used = _chosen(clocks)
+            parts += _clock_lines(used, clocks, bool(kinds), root, configuration)
+            parts += _meter_lines(meters, "cpu" if used is None else used.device)
         else:
             parts += _unseen_lines(kinds[i])
         text = "\n".join(parts) + "\n"
@@ -230,11 +231,19 @@ def _unseen_lines(kind: Kind) -> Iterator[str]:
     yield '[clocks]\ncontrol = "fixed"  # clocks stay as they are'
 
 
-def _clock_lines(
-    controls: Sequence[FoundClocks], slurm: bool, root: Path, configuration: Mapping[str, str]
-) -> Iterator[str]:
+def _chosen(controls: Sequence[FoundClocks]) -> FoundClocks | None:
+    """The clocks that the site file sets: the first that can be set here, or else the first."""
     settable = [clocks for clocks in controls if clocks.can_set]
-    used = next(iter([*settable, *controls]), None)
+    return next(iter([*settable, *controls]), None)
+
+
+def _clock_lines(
+    used: FoundClocks | None,
+    controls: Sequence[FoundClocks],
+    slurm: bool,
+    root: Path,
+    configuration: Mapping[str, str],
+) -> Iterator[str]:
     if used is None:
         yield "\n# No clock of this node can be read. On a node where one can, run `campaign init`"
         yield "# there; otherwise list the legal clocks here:"
@@ -302,10 +311,12 @@ def _listed(clocks: Sequence[float]) -> str:
     return ", ".join(f"{mhz:.10g}" for mhz in clocks)
 
 
-def _meter_lines(probed: Sequence[ProbedMeter]) -> Iterator[str]:
-    checks = {about.kind for about in describe_meters() if about.is_check}
+def _meter_lines(probed: Sequence[ProbedMeter], device: str) -> Iterator[str]:
+    """``device``: whose clocks are set; the first meter, which counts, must not be of another."""
+    about = {description.kind: description for description in describe_meters()}
     usable = [meter for meter in probed if meter.channels]
-    usable.sort(key=lambda meter: meter.meter in checks)
+    usable.sort(key=lambda meter: device == "cpu" and about[meter.meter].domains.startswith("gpu"))
+    usable.sort(key=lambda meter: about[meter.meter].is_check)
     for i, meter in enumerate(usable):
         yield f"\n[[meters]]  # channels: {printable(', '.join(meter.channels))}"
         yield f'kind = "{meter.meter}"'

@@ -25,6 +25,7 @@ from sites.site_reading import built_in_sites, read_site
 from sites.slurm_clocks import SlurmClocks, read_configuration, slurm_clocks
 from tests.commands import answers
 from tests.sites.clock_layouts import answer_without_privileges
+from tests.sites.fake_nvml import installed
 from tests.slurm_cluster import SlurmCluster
 
 TREES = Path(__file__).parents[1] / "trees"
@@ -63,6 +64,20 @@ def test_a_meter_that_is_a_check_counts_only_where_there_is_no_other(tmp_path: P
     meters = tomllib.loads(first_draft(tmp_path))["meters"]
     assert meters == [{"kind": "powercap"}, {"kind": "ipmi", "use": "check"}]
     assert drafted("ipmi-node")["meters"] == [{"kind": "ipmi"}]
+
+
+def test_where_clocks_of_cpus_are_set_a_meter_of_gpus_does_not_count_alone(tmp_path: Path) -> None:
+    """Otherwise the energies of CPU kernels are those of idle GPUs."""
+    for tree in ("powercap-2s-intel", "nvml-2-gpus", "cpufreq-acpi"):
+        shutil.copytree(TREES / tree, tmp_path, symlinks=True, dirs_exist_ok=True)
+    with installed(tmp_path):
+        draft = tomllib.loads(first_draft(tmp_path))
+        assert draft["clocks"]["device"] == "cpu"
+        assert draft["meters"] == [{"kind": "powercap"}, {"kind": "nvml", "use": "check"}]
+        shutil.rmtree(tmp_path / "sys/devices/system/cpu")
+        draft = tomllib.loads(first_draft(tmp_path))
+        assert draft["clocks"]["device"] == "gpu"
+        assert draft["meters"][0] == {"kind": "nvml"}
 
 
 def test_meters_that_are_there_and_reasons_where_none_is() -> None:
