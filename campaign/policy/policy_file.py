@@ -358,11 +358,19 @@ def _value(value: Any) -> str:
     if isinstance(value, datetime.date):  # a time is one as well
         return value.isoformat()
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{key} = {_value(item)}" for key, item in value.items())
+        inside = ", ".join(
+            f"{key} = {_clock(item) if key.endswith('_mhz') else _value(item)}"
+            for key, item in value.items()
+        )
         return f"{{ {inside} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_value(item) for item in value)}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _clock(mhz: float) -> str:
+    """A clock in MHz with all its digits: it is looked for among the site's."""
+    return repr(mhz).removesuffix(".0")
 
 
 def _quoted(text: str) -> str:
