@@ -218,6 +218,18 @@ def _check_legal(site: Site, source: Source) -> None:
             )
 
 
+def _check_meters(site: Site, source: Source) -> None:
+    """Refuse points that this machine would measure at the same time."""
+    for name, partition in site.partitions.items() if site.meters else ():
+        if partition.scheduler == "local" and partition.nodes > 1:
+            raise source.error(
+                ("partitions", name, "nodes"),
+                f"found {partition.nodes}: this machine would measure that many points at the same "
+                "time, and its meters count the energy of all of them",
+                'leave it out, or measure on the nodes of a cluster by scheduler = "slurm"',
+            )
+
+
 def _check_simulated(site: Site, source: Source) -> None:
     machine = site.simulated
     if machine is None:
@@ -259,6 +271,7 @@ CHECKS: list[Check] = [
     (["clocks", "power_limit"], _check_power_limit),
     (["clocks", "profiles"], _check_profiles),
     (["clocks", "power_limit", "profiles", "meters"], _check_options),
+    (["partitions", "meters"], _check_meters),
     (["simulated", "classes", "domains"], _check_simulated),
 ]
 """Keys -> the check that they agree."""

@@ -304,7 +304,8 @@ def _domain_lines(
     for mhz in mem:
         legal_core = [s.core_mhz for s in settings if s.mem_mhz == mhz and s.core_mhz is not None]
         if core and sorted(legal_core) != core:
-            yield f"\n[[legal]]\nmem_mhz = {mhz:g}\ncore_mhz = [{_listed(sorted(legal_core))}]"
+            yield f"\n[[legal]]\nmem_mhz = {_listed([mhz])}"
+            yield f"core_mhz = [{_listed(sorted(legal_core))}]"
 
 
 def _listed(clocks: Sequence[float]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -145,6 +145,7 @@ def make_plan(
             o for o, sweep in zip(kernel_settings, sweeps, strict=True) for _ in sweep.params
         ]
         _check_ranks(inputs, source)
+        _check_this_machine(sites, parts, site, partitions, source, i)
         for chosen in (site_settings, *kernel_settings):
             _check_twice(inputs, input_settings, chosen, partitions, source)
         for name in partitions:
@@ -245,6 +246,34 @@ def _check_labels(campaign: Campaign, source: Source) -> None:
                 f"label {label!r} already names the kernel {owners[label]}",
                 "choose another label",
             )
+
+
+def _check_this_machine(
+    sites: Mapping[str, Site],
+    planned: Sequence[PartitionPoints],
+    site: Site,
+    partitions: Sequence[str],
+    source: Source,
+    i: int,
+) -> None:
+    """Refuse partitions that would measure on this machine at the same time, as all partitions of a
+    run do, where a meter counts the energy of both. ``planned``: the points of earlier sites."""
+    here = [
+        (of.name, name)
+        for of, name in [
+            *((sites[part.site], part.partition) for part in planned),
+            *((site, name) for name in dict.fromkeys(partitions)),
+        ]
+        if of.partitions[name].scheduler == "local" and not of.is_simulated
+    ]
+    if len(here) > 1 and any(sites[name].meters for name, _ in here):
+        labels = " and ".join("/".join(names) for names in here)
+        raise source.error(
+            ("sites", i),
+            f"{labels} would measure on this machine at the same time, and its meters count the "
+            "energy of both",
+            "measure them one after the other: give each a campaign file",
+        )
 
 
 def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:

@@ -414,6 +414,49 @@ def test_what_is_planned_twice_is_named(tmp_path, old, new, named):
     assert f"the point {named} MHz is planned twice" in str(error.value)
 
 
+WORKSTATION = """\
+name = "{name}"
+{meter}
+[partitions.local]
+scheduler = "local"
+{further}
+"""
+POWERCAP, NVML = (f'[[meters]]\nkind = "{kind}"' for kind in ("powercap", "nvml"))
+SECOND = '[partitions.second]\nscheduler = "local"'
+
+
+@pytest.mark.parametrize(
+    ("sites", "named"),
+    [
+        ([(POWERCAP, "nodes = 2")], "partitions.local.nodes: found 2"),
+        ([(POWERCAP, ""), (NVML, "")], "sites[1]: s0/local and s1/local would measure"),
+        ([(POWERCAP, SECOND)], "sites[0]: s0/local and s0/second would measure"),
+        ([("", ""), (NVML, "")], "sites[1]: s0/local and s1/local would measure"),
+        ([(POWERCAP, "nodes = 1")], None),
+        ([("", ""), ("", "nodes = 2")], None),  # no meter counts them together
+    ],
+)
+def test_points_that_a_meter_would_count_together_are_refused(tmp_path, sites, named):
+    """Several points on this machine at a time: each would have the energy of all. A workstation
+    with a site file for its CPUs and one for its GPUs is two partitions of this machine."""
+    for i, (meter, further) in enumerate(sites):
+        text = WORKSTATION.format(name=f"s{i}", meter=meter, further=further)
+        (tmp_path / f"s{i}.toml").write_text(text)
+    path = campaign_file(tmp_path, settings="")
+    listed = "".join(f'[[sites]]\nsite = "s{i}.toml"\n' for i in range(len(sites)))
+    text = path.read_text()
+    old = '[[sites]]\nsite = "jetson-tk1"\n'
+    assert old in text
+    path.write_text(text.replace(old, listed))
+    if named is None:
+        assert len(make_plan(path).partitions) == len(sites)
+    else:
+        with pytest.raises(FileError) as error:
+            make_plan(path)
+        assert named in str(error.value)
+        assert "at the same time" in str(error.value)
+
+
 def test_a_kernel_has_one_number_of_ranks(tmp_path):
     """Others need a label, by which they are told apart."""
     entry = '[[kernels]]\nkernel = "idle"\nranks = 2\n'
