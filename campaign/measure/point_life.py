@@ -24,6 +24,7 @@ from campaign.measure.clock_proof import (
     timed_mhz,
 )
 from campaign.measure.energy import NodeEnergy
+from campaign.measure.gpus_of_kernel import check_gpus
 from campaign.measure.hardware_counters import counted, open_site_counters
 from campaign.measure.mpi import measuring_ranks, program_launcher
 from campaign.measure.protocol import (
@@ -271,6 +272,8 @@ def _measured(
         stack.callback(counters.close)
     if kernel.prepare is None:
         raise KernelError(f"{kernel.name} is counted only: there is no program to run")
+    if team.first_on_node():
+        flags = [*flags, *check_gpus(kernel, setup.site, team.nodes.count(team.node))]
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
     measured = run_protocol(
