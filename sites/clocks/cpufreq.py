@@ -30,7 +30,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,
     CPUS,
     cpu_list,
+    is_amd,
     offline_cpus,
     optional_number,
     optional_text,
@@ -392,10 +393,5 @@ def _turbo_khz(root: Path, folder: str, table: tuple[int, ...], boosts: bool) ->
     highest, *below = sorted(table, reverse=True)
     if driver not in ("", "acpi-cpufreq") or not below:
         return None
-    stands = highest - below[0] == TURBO_STEP_KHZ or (boosts and _is_amd(root))
+    stands = highest - below[0] == TURBO_STEP_KHZ or (boosts and is_amd(root))
     return highest if stands else None
-
-
-@cache
-def _is_amd(root: Path) -> bool:
-    return re.search("AuthenticAMD|HygonGenuine", optional_text(root, "proc/cpuinfo")) is not None

@@ -11,6 +11,10 @@ between readings is too long, and no count wraps.
 ``energy-pkg`` is a package, which contains ``energy-cores`` and ``energy-gpu`` (the integrated
 GPU); ``energy-ram`` is outside it. AMD has only the package. ``energy-psys`` is not read: its
 coverage differs between boards. The meter powercap reads it if its option ``zones`` names it.
+
+On AMD and Hygon a package has one counter. Linux 6.9 to 6.11 list a CPU of each of its dies (CCDs)
+in ``cpumask``, each of which shows that counter; Linux 6.12 lists one CPU of a package again
+(arch/x86/events/rapl.c, rapl_pmu_is_pkg_scope). So only the first CPU of a package is read.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.kernel_files import CPUS, cpu_list
+from sites.clocks.shared.kernel_files import CPUS, cpu_list, is_amd
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
@@ -227,6 +231,9 @@ def _find_units(root: Path) -> dict[int, str]:
         raise MeterError(message, REMEDIES.other) from None
     topology = {cpu: root / CPUS / f"cpu{cpu}/topology" for cpu in cpus}
     packages = {cpu: read_once(topology[cpu] / "physical_package_id", REMEDIES) for cpu in cpus}
+    if is_amd(root):
+        first = {package: cpu for cpu, package in reversed(packages.items())}
+        packages = {cpu: package for cpu, package in packages.items() if first[package] == cpu}
     names = {}
     for cpu, package in packages.items():
         names[cpu] = f"package-{package}"

@@ -66,6 +66,26 @@ def test_several_dies_of_a_package(root: Path) -> None:
     meter.close()
 
 
+def test_the_dies_of_a_package_of_amd_show_one_counter(root: Path) -> None:
+    """Linux 6.9 to 6.11 on Zen 4: the cpumask of a package with 12 dies is 0,8,16 ... 88."""
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text("vendor_id\t: AuthenticAMD\n")
+    for cpu in range(0, 96, 8):
+        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True, exist_ok=True)
+        (topology / "physical_package_id").write_text(f"{cpu // 48}\n")
+        (topology / "die_id").write_text(f"{cpu // 8 % 6}\n")
+        (root / COUNTS / f"energy-pkg/cpu{cpu}").write_text("7\n")
+    (root / POWER / "cpumask").write_text(",".join(map(str, range(0, 96, 8))) + "\n")
+    meter = open_perf(root, events=["energy-pkg"])
+    assert [channel.name for channel in meter.channels] == ["package-0", "package-1"]
+    meter.read()
+    for i, cpu in enumerate((0, 48)):
+        (root / COUNTS / f"energy-pkg/cpu{cpu}").write_text(f"{7 + (i + 1) * 2**32}\n")
+    assert meter.read().values == (1.0, 2.0)
+    meter.close()
+
+
 def test_the_scale_is_exact(root: Path) -> None:
     meter = open_perf(root, events=["energy-pkg"])
     meter.read()

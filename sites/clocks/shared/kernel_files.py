@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from pathlib import Path
 
 from sites.clocks.shared.control import ClocksError, Right
@@ -67,6 +68,12 @@ def optional_text(root: Path, path: str) -> str:
         return (root / path).read_text("utf-8", "replace").strip()
     except OSError:
         return ""
+
+
+@cache
+def is_amd(root: Path) -> bool:
+    """Whether the processor is AMD's, or Hygon's, which is like it."""
+    return re.search("AuthenticAMD|HygonGenuine", optional_text(root, "proc/cpuinfo")) is not None
 
 
 def cpu_list(text: str) -> set[int]:
