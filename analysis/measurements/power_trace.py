@@ -79,7 +79,8 @@ def row_trace(dataset: Columns, row: int) -> PowerTrace | None:
         elif unit[i] == "W":
             channels[name] = (time_s, value)
         else:  # a meter that counts energy: the mean power between two readings
-            step = np.diff(time_s) > 0
+            # The readings of each window count from 0: no power is known from one to the next.
+            step = (np.diff(time_s) > 0) & (np.diff(value) >= 0)
             middle = (time_s[1:] + time_s[:-1]) / 2.0
             channels[name] = (middle[step], np.diff(value)[step] / np.diff(time_s)[step])
     if not channels:

@@ -69,6 +69,18 @@ def test_a_counter_of_energy_gives_the_power_between_its_readings():
     np.testing.assert_allclose(power_w, [4.0, 6.0])
 
 
+def test_a_counter_begins_anew_with_each_window():
+    """Two windows of 4 W: between them the counter goes from 4 J back to 0, which is no power."""
+    both = dataset()
+    row = both["trace_channel"].values.tolist().index("package")
+    first = int(both["row_start"][row])
+    both["time_ns"][first : first + 4] = np.array([0, 1, 3, 4]) * 10**9
+    both["value"][first : first + 4] = [0.0, 4.0, 0.0, 4.0]
+    time_s, power_w = power_trace(both, "a").channels["package"]
+    np.testing.assert_allclose(time_s, [0.5, 3.5])
+    np.testing.assert_allclose(power_w, [4.0, 4.0])
+
+
 def test_without_a_window_channel_the_window_is_the_measured_time():
     trace = power_trace(dataset(("board",)), "a")
     np.testing.assert_allclose(trace.windows_s, [[0.0, 1.0]])
