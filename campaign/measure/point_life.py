@@ -23,7 +23,7 @@ from campaign.measure.clock_proof import (
     prove,
     timed_mhz,
 )
-from campaign.measure.energy import NodeEnergy
+from campaign.measure.energy import NodeEnergy, counted_channels
 from campaign.measure.gpus_of_kernel import check_gpus
 from campaign.measure.hardware_counters import counted, open_site_counters
 from campaign.measure.mpi import measuring_ranks, program_launcher
@@ -297,11 +297,33 @@ def _measured(
     measured = replace(
         measured,
         steps=idle | measured.steps,
-        flags=[*measured.flags, *flags, *counters_result.flags],
+        flags=[
+            *measured.flags,
+            *flags,
+            *counters_result.flags,
+            *_shared_node(setup, measured.windows[0]),
+        ],
         counters=counters_result.record,
         metrics=dict(prepared.metrics()) if isinstance(prepared, WithMetrics) else {},
     )
     return measured, None if counts is None else _site_counts(setup.site, counts)
+
+
+def _shared_node(setup: PartitionSetup, window: Window) -> list[str]:
+    """A sentence if other jobs may run on this node whose energy a meter counts, too. That of GPUs
+    is of the job's GPUs alone."""
+    partition = setup.site.partitions.get(setup.partition)
+    if partition is None or partition.exclusive or not partition.has_jobs:
+        return []
+    if int(os.environ.get("SLURM_CPUS_ON_NODE", "0")) >= (os.cpu_count() or 1):
+        return []  # the job has the whole node
+    domains = {trace.channel.domain for trace in counted_channels(window.traces)} - {"gpu"}
+    if not domains:
+        return []
+    return [
+        "other jobs may run on the node (exclusive = false), and their energy counts, too: "
+        + ", ".join(sorted(domains))
+    ]
 
 
 def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:

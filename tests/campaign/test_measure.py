@@ -16,7 +16,7 @@ import pytest
 
 from campaign.measure import forkserver
 from campaign.measure.__main__ import request_environment
-from campaign.measure.point_life import PartitionSetup
+from campaign.measure.point_life import PartitionSetup, measure
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json
@@ -76,6 +76,40 @@ def test_a_real_kernel_without_a_meter_has_time_and_counts_and_no_energy():
     assert 1e8 < rate < 1e12
     assert math.isnan(measured.energy_j)
     assert measured.traces == ()
+
+
+@pytest.mark.parametrize(
+    ("domain", "exclusive", "cpus", "flagged"),
+    [
+        ("node", False, 1, True),
+        ("package", False, 1, True),
+        ("gpu", False, 1, False),  # those of the job alone
+        ("node", True, 1, False),
+        ("node", False, 4, False),  # the whole node all the same
+    ],
+)
+def test_energy_that_other_jobs_may_add_to_is_flagged(
+    tmp_path, monkeypatch, domain, exclusive, cpus, flagged
+):
+    (tmp_path / "p.csv").write_text("time_s,p\n0,100\n0.1,100\n60,100\n")
+    channels = {"p": {"domain": domain, "kind": "power", "unit": "W"}}
+    options = {"path": str(tmp_path / "p.csv"), "channels": channels}
+    site = Site.model_validate(
+        {
+            "name": "s",
+            "partitions": {"p": {"scheduler": "slurm", "exclusive": exclusive}},
+            "meters": [{"kind": "recorded", "options": options}],
+        }
+    )
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", str(cpus))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    protocol = Protocol(idle_s=0.0, warm_up_s=0.0, steady_pct=0.0, min_duration_s=0.01)
+    point = a_point("idle", site="s", partition="p", params='{"sleep_s":0.01}')
+    measured = measure(PartitionSetup(site, protocol, ("idle",), partition="p"), point, 0)
+    assert measured.status == "ok", measured.text
+    flags = [flag for flag in measured.provenance["flags"] if "other jobs may run" in flag]
+    assert len(flags) == flagged
+    assert all(flag.endswith(f"and their energy counts, too: {domain}") for flag in flags)
 
 
 def test_a_meter_gives_energy_and_a_trace(tmp_path):
