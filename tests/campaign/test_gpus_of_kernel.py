@@ -67,6 +67,10 @@ def test_an_idle_gpu_is_not_set_in_place_of_the_kernels(root: Path) -> None:
     with pytest.raises(ClocksError, match=r"runs on GPU 0 .*, and the control nvml sets GPU 1"):
         checked(root, site([0], clocks=[1]))
     assert checked(root, site([0], clocks=[0])) == []
+    limit = {"control": "nvml-power-limit", "limits_w": [300.0], "options": {"devices": [1]}}
+    limited = Site.model_validate(site([0], clocks=[0]).model_dump() | {"power_limit": limit})
+    with pytest.raises(ClocksError, match="the control nvml-power-limit sets GPU 1"):
+        checked(root, limited)
 
 
 def test_cuda_says_which_gpu_is_visible(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
