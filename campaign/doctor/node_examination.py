@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import counted_channels
 from campaign.measure.point_life import PartitionSetup
-from campaign.measure.sampler import MeterChannel, UsedMeter
+from campaign.measure.sampler import MeterChannel, UsedMeter, refuse_doubles
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json, make_point
@@ -322,6 +322,11 @@ def _examine_meter(entry: MeterEntry, root: Path) -> _Examined:
 def _with_counts(examined: list[_Examined]) -> list[MeterExamination]:
     """The meters with ``counts`` set, by the rule for all of them together."""
     every_channel = [channel for _, channels in examined for channel in channels]
+    try:
+        refuse_doubles(every_channel)
+    except MeterError as error:
+        last = examined[-1][0]
+        examined = [*examined[:-1], (replace(last, problem=error.what, remedy=error.remedy), [])]
     counted = {id(channel) for channel in counted_channels(every_channel)}
     return [
         replace(meter, counts=[c.channel.name for c in channels if id(c) in counted])

@@ -84,7 +84,7 @@ class Sampler(threading.Thread):
             MeterError: two of the meters read the same channel.
         """
         super().__init__(name="sampler", daemon=True)
-        _refuse_doubles(meters)
+        refuse_doubles([channel for used in meters for channel in used.channels])
         self.meters = list(meters)
         self.clocks = clocks
         self.period_s = period_s
@@ -265,9 +265,13 @@ class Sampler(threading.Thread):
         return conditions
 
 
-def _refuse_doubles(meters: Sequence[UsedMeter]) -> None:
-    """Refuse a channel of two meters of one kind: its energy would count twice."""
-    names = [f"{used.meter.name}:{c.name}" for used in meters for c in used.meter.channels]
+def refuse_doubles(channels: Sequence[MeterChannel]) -> None:
+    """Check that no channel is read by two meters of one kind: its energy would count twice.
+
+    Raises:
+        MeterError: one is.
+    """
+    names = [f"{channel.meter}:{channel.channel.name}" for channel in channels]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise MeterError(

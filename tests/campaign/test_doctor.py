@@ -146,6 +146,17 @@ def test_one_unreadable_meter_means_no_energy(tmp_path):
     )
 
 
+def test_two_meters_of_one_channel_mean_no_energy(tmp_path):
+    """As in a measurement, where its energy would count twice."""
+    meter = recorded(tmp_path, "energy")
+    code, report = examine(tmp_path, LOCAL + meter + meter.replace('"energy"', '"check"', 1))
+    assert code == 1
+    assert (
+        report["meters"][1]["problem"] == "two meters of the site file read recorded:recorded/board"
+    )
+    assert report["can_measure_energy"] is False
+
+
 def test_an_examination_is_the_same_from_its_json(tmp_path):
     (tmp_path / "site.toml").write_text(LOCAL + recorded(tmp_path, "energy"))
     examination = examine_node(read_site(tmp_path / "site.toml"))
