@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ STATUS_OF_ERRORS = (
     ((KernelError, SimulationError), KERNEL_FAILED),
 )
 """Classes of errors that end a measurement, and its status then."""
+ENDING_S = 0.2
+"""How long a program's processes may take to end after it."""
 VERSION = importlib.metadata.version("dvfs-campaign")
 
 
@@ -287,6 +290,7 @@ def _measured(
             timed_cpus=_timed_cpus(setup.site, team),
         )
     )
+    left_running = _left_running() if kernel.starts_ranks else []
     prepared.check()
     if isinstance(prepared, Flagged):
         flags = [*flags, *prepared.flags()]
@@ -302,11 +306,42 @@ def _measured(
             *flags,
             *counters_result.flags,
             *_shared_node(setup, measured.windows[0]),
+            *left_running,
         ],
         counters=counters_result.record,
         metrics=dict(prepared.metrics()) if isinstance(prepared, WithMetrics) else {},
     )
     return measured, None if counts is None else _site_counts(setup.site, counts)
+
+
+def _left_running() -> list[str]:
+    """A sentence if processes of a user's program run on after its end: they became children of the
+    fork server, which has no others."""
+    server = Path(f"/proc/{os.getppid()}")
+    try:
+        if b"campaign.measure.forkserver" not in (server / "cmdline").read_bytes():
+            return []
+        children = {*map(int, (server / "task" / server.name / "children").read_text().split())}
+    except OSError:
+        return []
+    running = [child for child in children - {os.getpid()} if not _has_ended(child)]
+    if running:
+        time.sleep(ENDING_S)
+        running = [child for child in running if not _has_ended(child)]
+    if not running:
+        return []
+    return [
+        f"{len(running)} processes of the program ran on after it had ended: their time is not "
+        "measured; let it wait for them"
+    ]
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a process is gone, or a zombie (proc(5), stat)."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def _shared_node(setup: PartitionSetup, window: Window) -> list[str]:

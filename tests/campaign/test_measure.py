@@ -78,6 +78,22 @@ def test_a_real_kernel_without_a_meter_has_time_and_counts_and_no_energy():
     assert measured.traces == ()
 
 
+def test_processes_that_go_on_after_their_program_are_flagged():
+    """A script that does not wait for what it starts takes no time; nor is a process that waits, or
+    that has ended, one that goes on."""
+
+    def flags(script: str) -> list[str]:
+        measured = run("command", {"argv": ["sh", "-c", script], "counts": {"dp": 1.0}})
+        assert measured.status == "ok", measured.text
+        return [f for f in measured.provenance.get("flags", []) if "ran on after it had ended" in f]
+
+    (flag,) = flags("sleep 1 & exit 0")
+    assert int(flag.split()[0]) > 1
+    assert len(flags("setsid sleep 1 & exit 0")) == 1
+    assert flags("sleep 0.02 & wait") == []
+    assert flags("(exec true) & exit 0") == []
+
+
 @pytest.mark.parametrize(
     ("domain", "exclusive", "cpus", "flagged"),
     [
