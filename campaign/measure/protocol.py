@@ -44,7 +44,7 @@ from campaign.store.channel_energy import Energy, channel_energy
 from dvfs.setting import Setting
 from kernels.host.ranks import Team
 from kernels.host.timed_clock import timed_core_mhz
-from kernels.kernel import Prepared
+from kernels.kernel import Counts, Prepared
 from sites.clocks import ClockControl
 from sites.counters.counting import Counters
 from sites.meters import Channel, MeterError
@@ -63,7 +63,9 @@ FIRST_REPEATS = 3
 @dataclass(frozen=True)
 class PointSetup:
     """The means to measure one point on this rank: the kernel, its team, meters, clocks, protocol
-    and hardware counters. ``timed_cpus``: the CPUs on which this rank times the core clock."""
+    and hardware counters. ``timed_cpus``: the CPUs on which this rank times the core clock.
+    ``runs_differ``: whether each run of the kernel has counts of its own, as that of a program that
+    reports them."""
 
     prepared: Prepared
     team: Team
@@ -72,6 +74,7 @@ class PointSetup:
     protocol: Protocol
     counters: Counters | None = None
     timed_cpus: frozenset[int] = frozenset()
+    runs_differ: bool = False
 
     @property
     def period_s(self) -> float:
@@ -163,6 +166,7 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
     steps: dict[str, Any] = {}
     flags: list[str] = []
     iteration_s, last_stretch = _warm_up(setup, steps, flags)
+    counts = [setup.prepared.counts()] if setup.runs_differ else []
     length_s = _window_length_s(setup, last_stretch, steps, flags)
     iterations = int(team.decide(max(1, math.ceil(length_s / iteration_s * 1.05))))
     windows: list[Window] = []
@@ -171,11 +175,27 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
         before_mhz = setup.timed_mhz()
         window, iterations = _full_window(setup, iterations, length_s)
         refuse_stopped(window.traces, window.end_ns)
+        counts += [setup.prepared.counts()] if setup.runs_differ else []
         windows.append(replace(window, timed_mhz=(before_mhz, setup.timed_mhz())))
     if setup.metered and protocol.cool_down_s:
         time.sleep(protocol.cool_down_s)
     steps["windows"] = len(windows)
-    return WindowedMeasurement(windows, steps, flags)
+    return WindowedMeasurement(windows, steps, [*flags, *_other_counts(counts)])
+
+
+def _other_counts(counts: Sequence[Counts | None]) -> list[str]:
+    """A sentence if some runs counted other operations than others, of which the last is kept."""
+    known = [run_counts for run_counts in counts if run_counts is not None]
+    names = dict.fromkeys(name for run_counts in known for name in run_counts)
+    ranges = {
+        name: (min(values), max(values))
+        for name in names
+        if len(values := {run_counts.get(name, 0.0) for run_counts in known}) > 1
+    }
+    if not ranges:
+        return []
+    shown = ", ".join(f"{name}: {low:.6g} to {high:.6g}" for name, (low, high) in ranges.items())
+    return [f"the program reported other counts in other runs ({shown}); its last ones are kept"]
 
 
 def _warm_up(

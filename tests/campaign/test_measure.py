@@ -78,6 +78,25 @@ def test_a_real_kernel_without_a_meter_has_time_and_counts_and_no_energy():
     assert measured.traces == ()
 
 
+def test_other_counts_of_other_runs_are_flagged(tmp_path):
+    """A solver that takes another number of steps each time: its energy is a mean over all runs,
+    and its counts are those of the last."""
+    steps = tmp_path / "steps"
+    write = 'echo "{\\"dp\\": $(wc -c <"$0"), \\"dram\\": 7}" >"$CAMPAIGN_COUNTS_FILE"'
+    argv = ["sh", "-c", f'printf x >>"$0"; {write}', str(steps)]
+    measured = run("command", {"argv": argv, "reports_counts": True})
+    assert measured.status == "ok", measured.text
+    runs = steps.stat().st_size
+    assert measured.counts == {"dp": runs, "dram": 7}
+    (flag,) = [f for f in measured.provenance["flags"] if "other counts" in f]
+    assert flag.endswith(f" to {runs}); its last ones are kept")
+    assert "dram" not in flag
+    argv[2] = write.replace('$(wc -c <"$0")', "3")
+    measured = run("command", {"argv": argv, "reports_counts": True})
+    assert measured.counts == {"dp": 3, "dram": 7}
+    assert "flags" not in measured.provenance
+
+
 def test_processes_that_go_on_after_their_program_are_flagged():
     """A script that does not wait for what it starts takes no time; nor is a process that waits, or
     that has ended, one that goes on."""
