@@ -76,7 +76,8 @@ def refuse_stopped(traces: Sequence[MeterTrace], end_ns: int) -> None:
     """Check that the channels that count were updated in a window.
 
     Raises:
-        MeterError: one has stopped, or is a counter that did not change: its energy is not 0.
+        MeterError: one has stopped, has a single reading or none since the window's begin, or is a
+            counter that did not change: its energy is not 0.
     """
     remedy = "see the kernel's log; reload the driver or reboot the node"
     for trace in counted_channels(traces):
@@ -89,8 +90,14 @@ def refuse_stopped(traces: Sequence[MeterTrace], end_ns: int) -> None:
         silent_s = (end_ns - int(time_ns[-1])) / 1e9 if time_ns.size else math.inf
         if silent_s > max(LONGEST_SILENCE_S, SILENT_PERIODS * trace.channel.period_s):
             raise MeterError(f"{trace.name}: no reading for {silent_s:.3g} s", remedy)
+        seconds = (int(time_ns[-1]) - int(time_ns[0])) / 1e9
+        if time_ns.size < 2 or time_ns[-1] <= 0:
+            few = "a single reading" if time_ns.size < 2 else "no reading since the begin"
+            raise MeterError(
+                f"{trace.name}: {few} of a window of {end_ns / 1e9:.3g} s, which gives no energy",
+                "measure for longer (min_duration_s), or use a faster meter",
+            )
         if trace.channel.kind == "energy" and (value == value[0]).all():
-            seconds = (int(time_ns[-1]) - int(time_ns[0])) / 1e9
             raise MeterError(
                 f"{trace.name}: the counter did not change in {seconds:.3g} s",
                 f"measure for longer; if it still does not change, {remedy}",

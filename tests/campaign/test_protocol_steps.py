@@ -278,6 +278,20 @@ def test_a_meter_that_falls_silent_before_the_end_is_refused(period_s, silent_s,
     refuse_stopped([replace(read, use="check")], window.end_ns)
 
 
+def test_a_single_reading_is_no_energy_and_the_reason_is_named():
+    """A BMC that takes 5 s to answer, in a window of 1 s: its answer is from before the window."""
+    own = Channel(name="power", domain="node", kind="power", resolution=1.0, period_s=1.0)
+    trace = Trace("power", "node", "W", np.array([-(10**9), 3 * 10**9]), np.array([100.0, 101.0]))
+    refuse_stopped([MeterTrace("ipmi", own, trace=trace)], 10**9)
+    one = replace(trace, time_ns=trace.time_ns[:1], value=trace.value[:1])
+    with pytest.raises(MeterError, match="ipmi:power: a single reading of a window of 1 s"):
+        refuse_stopped([MeterTrace("ipmi", own, trace=one)], 10**9)
+    before = replace(trace, time_ns=np.array([-2 * 10**9, -(10**8)]))
+    with pytest.raises(MeterError, match="ipmi:power: no reading since the begin of a window"):
+        refuse_stopped([MeterTrace("ipmi", own, trace=before)], 10**9)
+    refuse_stopped([MeterTrace("ipmi", own, "check", trace=one)], 10**9)
+
+
 def test_a_counter_that_never_changes_has_no_energy():
     """An NVML counter (0.1 s) that froze: a window of the default 1 s is 13 of its periods, too few
     for a stretch within a longer window to be refused."""
