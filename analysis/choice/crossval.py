@@ -33,6 +33,7 @@ from analysis.measurements.observations import (
     pooled,
     rows_by_kernel,
     setting_text,
+    with_equal_mem_volts,
 )
 from analysis.predict.site import SitePosterior, site_posterior
 from analysis.rooflines.class_roofline import fit_class_roofline
@@ -475,12 +476,7 @@ def fitted_elsewhere(
     Raises:
         FitError: nothing can be predicted, or the voltages of the two have different origins.
     """
-    if training.voltage != data.voltage:
-        raise FitError(
-            f"the voltages have different origins ({training.voltage} in the store that is fitted "
-            f"on, {data.voltage} in this one); use stores of one origin"
-        )
-    pooled_data, store_index = pooled([training, data])
+    pooled_data, store_index = pooled(with_equal_voltages(training, data))
     pooled_data = replace(pooled_data, site=data.site)
     results = _FoldResults(
         pooled_data, objective_of(objective), FormRequest(model, voltage, robust)
@@ -489,6 +485,24 @@ def fitted_elsewhere(
     # A difference of a kernel's times between the stores is not noise.
     judged = results.judged("fitted-on", TIMES[0], pooled_data, pooled_data.take(store_index == 1))
     return replace(judged, predicted_j=judged.predicted_j[store_index == 1])
+
+
+def with_equal_voltages(
+    training: Observations, data: Observations
+) -> tuple[Observations, Observations]:
+    """Return both for a fit of ``training`` that predicts ``data``: without memory voltages where
+    one of them has none.
+
+    Raises:
+        FitError: their voltages have different origins.
+    """
+    if training.voltage != data.voltage:
+        raise FitError(
+            f"the voltages have different origins ({training.voltage} in the store that is fitted "
+            f"on, {data.voltage} in this one); use stores of one origin"
+        )
+    training, data = with_equal_mem_volts([training, data])
+    return training, data
 
 
 def form_text(judged: CrossValidation) -> str:

@@ -54,7 +54,8 @@ def fit_like(
     """Fit a site's coefficients, starting from the fit of a site like it.
 
     ``known_data``: the measurements of the known fit. ``known_volts``: the voltages of the known
-    site's settings, used where that fit used them and ``data`` has none.
+    site's settings, used where that fit used them and ``data`` has none, or where only one of the
+    sites has memory voltages.
 
     Raises:
         FitError: there is no measurement, or the known fit has no intervals.
@@ -67,7 +68,8 @@ def fit_like(
             f"fewer than three settings; measure more there, or fit without --like"
         )
     scatter = Scatter.of(known_fit, known_data)
-    known_fit = _with_curves(data, known_fit, known_volts or {})
+    if data.voltage == "unit" or data.mem_volts_known != known_data.mem_volts_known:
+        known_fit = _with_curves(known_fit, known_volts or {})
     rows = _Rows.of(data, known_fit, scatter)
     spread = _spread(rows)
     curves = rows.curves(rows.solved(spread))
@@ -253,10 +255,10 @@ def _spread(rows: _Rows) -> float:
     return float(np.exp(weight @ np.log(SPREADS) / weight.sum()))
 
 
-def _with_curves(data: Observations, known_fit: Fit, known_volts: Volts) -> Fit:
-    """Return the known fit for use with ``data``: with the known site's voltages as curves where it
-    was fitted with them and ``data`` has none."""
-    if known_fit.voltage in NOT_KNOWN or data.voltage != "unit":
+def _with_curves(known_fit: Fit, known_volts: Volts) -> Fit:
+    """Return the known fit with the known site's voltages as curves where it was fitted with
+    them."""
+    if known_fit.voltage in NOT_KNOWN:
         return known_fit
     known_mhz = clock_columns(known_volts)
     known_v = np.array(list(known_volts.values()), float).reshape(-1, 2)

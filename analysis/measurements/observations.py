@@ -378,14 +378,24 @@ def refuse_other_ranks(
         )
 
 
+def with_equal_mem_volts(sites: Sequence[Observations]) -> list[Observations]:
+    """The sites for one energy model: without memory voltages, V = 1, where one of them has
+    none."""
+    if all(data.mem_volts_known for data in sites):
+        return list(sites)
+    return [replace(data, mem_v=np.ones(len(data)), mem_volts_known=False) for data in sites]
+
+
 def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     """The rows of several sites as one site, and each row's index into ``sites``.
 
-    Equal settings become one. A class that a site does not count is NaN in its rows.
+    Equal settings become one. A class that a site does not count is NaN in its rows. Where a site
+    has no memory voltages, all are 1.
 
     Raises:
         FitError: a class is in the core domain of one site and in the memory domain of another.
     """
+    sites = with_equal_mem_volts(sites)
     site_of_row = np.repeat(np.arange(len(sites)), [len(data) for data in sites])
 
     def joined(name: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from analysis.choice.candidates import all_candidates, known_volts, of_posterior
-from analysis.choice.crossval import cross_validate, fitted_elsewhere
+from analysis.choice.crossval import cross_validate, fitted_elsewhere, with_equal_voltages
 from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
 from analysis.energy.applications import energies_or_why
@@ -118,6 +118,7 @@ def site_report(
         if elsewhere is None:
             model, origin, stale = _fit_to_show(data, stored, findings)
         else:
+            elsewhere, data = with_equal_voltages(elsewhere, data)
             model, origin, stale = fit(elsewhere, **vars(form)), "of other measurements", ""
         if not stale:
             data = _with_classes(data, model)

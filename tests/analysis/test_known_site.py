@@ -167,6 +167,26 @@ def test_voltages_of_the_known_site_are_taken_where_none_is_known(known, known_d
     assert made.curves.core.at(clocks) == pytest.approx(true, abs=0.03)
 
 
+@pytest.mark.parametrize("lacking", ["the new site", "the known site"])
+def test_memory_voltages_that_one_site_lacks_are_those_of_the_known_site(
+    known, known_data, lacking
+):
+    data = board(0.05, 10)
+    few = np.arange(0, len(data), 20)
+    if lacking == "the new site":
+        data = replace(data, mem_v=np.ones(len(data)), mem_volts_known=False)
+        alike = fit_like(board(0.05, 10).take(few), known, known_data)
+        expected_j = alike.energy_j(board(0.05, 10))
+    else:
+        known_data = replace(known_data, mem_v=np.ones(len(known_data)), mem_volts_known=False)
+        known = fit(known_data)
+        without = replace(data, mem_v=np.ones(len(data)), mem_volts_known=False)
+        expected_j = fit_like(without.take(few), known, known_data).energy_j(without)
+    made = fit_like(data.take(few), known, known_data, measured_volts(known_data))
+    assert made.energy_j(data) == pytest.approx(expected_j, rel=0.02)
+    assert made.like.spread_pct < 10.0
+
+
 def test_intervals_are_the_same_in_whatever_unit_the_known_voltages_are(known, known_data):
     data = board(0.05, 10)
     ones = np.ones(len(data))

@@ -73,6 +73,15 @@ def test_one_site_or_mixed_voltages_are_refused(sites):
         leave_one_site_out(mixed)
 
 
+def test_sites_of_which_one_lacks_memory_voltages_have_none(sites):
+    one, other = sites
+    none = [replace(data, mem_v=np.ones(len(data)), mem_volts_known=False) for data in sites]
+    expected = leave_one_site_out(none, "choi", "known").predicted_j
+    for mixed in ([one, none[1]], [none[0], other]):
+        found = leave_one_site_out(mixed, "choi", "known").predicted_j
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_sites_that_disagree_on_the_domain_of_a_class_are_refused(sites):
     name = sorted(sites[0].counts)[0]
     other = {"core": "mem", "mem": "core"}[sites[1].domains[name]]

@@ -407,3 +407,40 @@ def test_costs_name_an_uncore_clock_as_one(tmp_path):
     rows = site["tables"]["costs_by_setting"]["rows"]
     assert {round(row["core_mv"]) for row in rows} == {800, 1000}
     assert all(np.isnan(row["mem_mv"]) for row in rows)
+
+
+def store_with_voltages(folder: Path, names: tuple[str, ...]) -> Results:
+    """A store of kernels that obey the model, in a new folder; with the voltages ``names``."""
+    lines = [",".join(["site,kernel,core_mhz,mem_mhz,time_s,energy_j,n_sp,n_dram", *names])]
+    for core_mhz, core_v in ((500, 0.8), (800, 1.0), (1000, 1.2)):
+        for mem_mhz, mem_v in ((400, 0.7), (800, 1.1)):
+            for sp in (1e8, 1e9, 1e10, 1e11):
+                time_s = sp / 1e8 / core_mhz + 1e9 / 1e7 / mem_mhz
+                energy_j = core_v**2 * 50e-12 * sp + mem_v**2 * 300e-12 * 1e9 + 3.0 * time_s
+                known = {"core_v": core_v, "mem_v": mem_v}
+                row = ["x", f"k{sp:g}", core_mhz, mem_mhz, time_s, energy_j, sp, 1e9]
+                lines.append(",".join(str(value) for value in [*row, *(known[n] for n in names)]))
+    folder.mkdir()
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+    assert main(["import", str(folder / "t.csv"), "--store", str(folder / "s")]) == 0
+    return open_store(folder / "s")
+
+
+def test_figures_by_another_store_s_fit_have_energies_at_equal_voltages(tmp_path):
+    known = store_with_voltages(tmp_path / "known", ("core_v", "mem_v"))
+    lacking = store_with_voltages(tmp_path / "lacking", ("core_v",))
+    for i, (shown, fitted_on) in enumerate([(known, lacking), (lacking, known)]):
+        out = tmp_path / str(i)
+        shown.figures(out, formats=["svg"], fitted_on=fitted_on)
+        judged_j = shown.crossval("x", fitted_on=fitted_on).crossval.predicted_j
+        drawn_j = pd.read_csv(out / "energy_shares.csv")["predicted_j"].to_numpy()
+        assert len(drawn_j) == 4
+        assert np.abs(drawn_j[:, None] / judged_j - 1.0).min(axis=1).max() < 1e-6
+    none = store_with_voltages(tmp_path / "none", ())
+    for i, (shown, fitted_on) in enumerate([(known, none), (none, known)]):
+        said = prints(
+            *("figures", shown.path, "--fitted-on", fitted_on.path),
+            *("--format", "svg", "-o", tmp_path / f"{i} refused"),
+        )
+        assert "x: no energy model: the voltages have different origins" in said
+        assert not (tmp_path / f"{i} refused" / "energy_shares.csv").exists()
