@@ -55,7 +55,8 @@ def site_frame(dataset: Columns, rows: np.ndarray) -> pd.DataFrame:
     # A row of a foreign table has its node as partition, or "imported" if it names none.
     if "imported" in dataset:
         imported = np.asarray(dataset["imported"])[rows]
-        frame.loc[imported & (frame["partition"] == frame["node"]), "partition"] = "imported"
+        is_node = (frame["partition"] == frame["node"]) & (frame["partition"] != "")
+        frame.loc[imported & is_node, "partition"] = "imported"
     frame.loc[frame["simulated"], "node"] = SIMULATED_NODE
     return frame
 

@@ -190,6 +190,24 @@ def test_the_highest_setting_has_limits_uncore_clocks_and_profiles(
     assert change["ratio"] == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("nodes", [("n1", ""), ("", "n2"), ("n1", "n2"), ("", "")])
+def test_sites_are_compared_whether_or_not_their_rows_name_nodes(tmp_path, nodes):
+    lines = ["site,node,kernel,repeat,core_mhz,time_s,energy_j"]
+    for site, node, factor in zip("ab", nodes, (1.0, 2.0), strict=True):
+        lines += [
+            f"{site},{node},k,{r},{mhz},{1e3 / mhz},{factor * (100 + mhz / 10 + r)}"
+            for mhz in (1000, 1400)
+            for r in (0, 1)
+        ]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
+    found = answers("compare", tmp_path / "s", "--site", "a", "--site", "b")
+    (site,) = found["sites"]
+    assert (site["common"], site["only_before"], site["only_after"]) == (2, 0, 0)
+    ratios = [c["ratio"] for c in found["changes"] if c["quantity"] == "energy"]
+    assert ratios == pytest.approx([2.0] * 4)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
