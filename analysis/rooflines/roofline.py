@@ -16,7 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.energy.fitted import Fit, costs_run_at
-from analysis.measurements.observations import FitError, Observations, rows_by_kernel
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    cell_means,
+    kernel_names,
+    rows_by_kernel,
+)
 from dvfs.dataset import CLASS_UNITS, moves_data
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance
@@ -216,17 +222,15 @@ class PairPoints:
 def fastest_setting(data: Observations) -> int:
     """The setting (an index into ``data.settings``) at which the site's kernels are fastest.
 
-    It is the setting with the least mean of log(time / the kernel's best time), among those with
-    the most measured kernels.
+    It is the setting with the least mean over kernels of log(time / the kernel's least time), among
+    those with the most measured kernels; repeats are averaged.
     """
-    log_ratio = np.empty(len(data))
-    for _, rows in rows_by_kernel(data):
-        log_ratio[rows] = np.log(data.time_s[rows] / data.time_s[rows].min())
-    ranks = []
-    for s in np.unique(data.setting).tolist():
-        at_s = data.setting == s
-        ranks.append((-len(np.unique(data.kernel[at_s])), float(log_ratio[at_s].mean()), int(s)))
-    return min(ranks)[2]
+    log_s = np.log(cell_means(data, kernel_names(data), data.time_s))
+    log_ratio = log_s - np.nanmin(log_s, axis=1, keepdims=True)
+    measured = np.isfinite(log_ratio)
+    kernels = measured.sum(axis=0)
+    mean = np.where(measured, log_ratio, 0.0).sum(axis=0) / np.maximum(kernels, 1)
+    return int(np.lexsort((mean, -kernels))[0])
 
 
 def pair_points(data: Observations, setting: int) -> list[PairPoints]:

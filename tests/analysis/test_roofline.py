@@ -326,6 +326,16 @@ def test_the_fastest_setting_is_one_where_most_kernels_were_measured():
     assert fastest_setting(fewer) == 0
 
 
+def test_the_fastest_setting_does_not_depend_on_how_often_a_kernel_was_repeated():
+    """Of all kernels int alone is 10 % faster at the lower clock, where it was repeated."""
+    data = ideal()
+    time_s = data.time_s.copy()
+    time_s[data.of_kernel("int")] = np.where(data.setting == 0, 1.0, 1.1)[data.of_kernel("int")]
+    often = np.where(data.of_kernel("int") & (data.setting == 0), 500, 1)
+    repeated = replace(data, time_s=time_s).take(np.repeat(np.arange(len(data)), often))
+    assert fastest_setting(repeated) == fastest_setting(data) == 1
+
+
 def test_without_a_fit_only_time_is_known():
     line = roofline(ideal(), "sp", "dram", 1)
     assert line.time_balance == pytest.approx(10.0)
