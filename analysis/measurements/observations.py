@@ -452,7 +452,12 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             domains=domains,
             setting=setting,
             settings=settings,
-            energy_std_j=None,
+            energy_std_j=np.concatenate(
+                [
+                    np.full(len(data), np.nan) if data.energy_std_j is None else data.energy_std_j
+                    for data in sites
+                ]
+            ),
             node=None,
             unproven_clocks=any(data.unproven_clocks for data in sites),
             stated_clocks=any(data.stated_clocks for data in sites),

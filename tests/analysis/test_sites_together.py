@@ -33,6 +33,21 @@ def test_each_site_is_predicted_by_the_fit_of_the_others(sites):
     np.testing.assert_allclose(judged.predicted_j[: len(sites[0])], alone, rtol=1e-9)
 
 
+def test_uncertain_energies_count_less_in_the_fit_of_the_others(sites):
+    """As in the fit of that site alone; the first site states no uncertainties."""
+    other = sites[1]
+    is_uncertain = np.arange(len(other)) % 3 == 0
+    stated = replace(
+        other,
+        energy_j=np.where(is_uncertain, 1.2, 1.0) * other.energy_j,
+        energy_std_j=np.where(is_uncertain, 0.2, 0.001) * other.energy_j,
+    )
+    judged = leave_one_site_out([sites[0], stated], "choi+clock", "known")
+    alone = fit(stated, "choi+clock", "known", intervals=False).energy_j(sites[0])
+    np.testing.assert_allclose(judged.predicted_j[: len(sites[0])], alone, rtol=1e-9)
+    assert np.abs(alone / sites[0].energy_j - 1.0).mean() < 0.01
+
+
 def test_a_site_with_other_coefficients_shows(sites):
     other = replace(sites[1], energy_j=sites[1].energy_j * 1.5)
     error = leave_one_site_out([sites[0], other], "choi+clock", "known").as_dict()["mape_pct"]
