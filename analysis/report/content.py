@@ -16,10 +16,11 @@ from analysis.energy.models import FormRequest
 from analysis.measurements.campaign_energy import CampaignEnergy, EnergyFactor
 from analysis.measurements.hardware_counters import KernelCounters
 from analysis.measurements.measurement_levels import AspectLevel
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import Observations, kernel_names
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.measurements.power_trace import PowerTrace
 from analysis.report.trust import Remark
+from analysis.rooflines.roofline import RoofFraction, roof_fractions
 from dvfs.setting import Setting
 
 
@@ -80,12 +81,13 @@ class SiteReport:
     options that request its pick. ``phases``: measured energy of the kernels that mark phases.
     ``trace``: power against time of one measurement. ``counters``: results of hardware counters.
     ``listed``: the campaign file's order. ``setting``: of the figures at one setting, None for the
-    fastest. ``fit_origin``: the description of the fit. ``remarks``: limits on the reliability of
-    the results. ``applications``: their energies by the fit of the microbenchmarks alone.
-    ``variants``: the study of each kernel with variants. ``energy``: of the measurements, None if
-    nothing was measured; ``factors``: cost and emissions of a kWh, if the site's file states them.
-    ``levels``: the levels of power measurement, empty if nothing was measured or the machine is
-    simulated.
+    fastest. ``all_kernels``: the rows of all kernels, whose best rates are the roofs, if the report
+    shows some alone. ``fit_origin``: the description of the fit. ``remarks``: limits on the
+    reliability of the results. ``applications``: their energies by the fit of the microbenchmarks
+    alone. ``variants``: the study of each kernel with variants. ``energy``: of the measurements,
+    None if nothing was measured; ``factors``: cost and emissions of a kWh, if the site's file
+    states them. ``levels``: the levels of power measurement, empty if nothing was measured or the
+    machine is simulated.
     """
 
     site: str
@@ -112,11 +114,21 @@ class SiteReport:
     energy: CampaignEnergy | None = None
     factors: Sequence[EnergyFactor] = ()
     levels: Sequence[AspectLevel] = ()
+    all_kernels: Observations | None = None
 
     @property
     def observed(self) -> Observations | None:
         """The rows with times: ``data``, else ``timing``."""
         return self.timing if self.data is None else self.data
+
+    @property
+    def roofs(self) -> list[RoofFraction]:
+        """The fraction of the roof of each shown kernel with operation counts, by label."""
+        if self.observed is None:
+            return []
+        shown = set(kernel_names(self.observed))
+        roofs = roof_fractions(self.observed if self.all_kernels is None else self.all_kernels)
+        return [roof for roof in roofs if roof.label in shown]
 
 
 @dataclass(frozen=True)

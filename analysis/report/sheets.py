@@ -35,7 +35,6 @@ from analysis.report.tables import (
     Sheet,
     setting_fields,
 )
-from analysis.rooflines.roofline import roof_fractions
 from dvfs.kernel_instance import short_labels
 
 ALL = "all kernels"
@@ -53,7 +52,7 @@ CONSTANT_W = (
 def utilisation_sheet(site: SiteReport) -> Sheet | None:
     """A row a kernel: its fraction of the roof, and if counters were read, instructions per cycle
     and counted over exact operations. None if neither is known."""
-    roofs = {roof.label: roof for roof in roof_fractions(site.observed)} if site.observed else {}
+    roofs = {roof.label: roof for roof in site.roofs}
     counters = {entry.label: entry for entry in site.counters}
     labels = sorted({*roofs, *counters}, key=natural)
     if not labels:

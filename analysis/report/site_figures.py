@@ -59,7 +59,6 @@ from analysis.rooflines.roofline import (
     Roofline,
     fastest_setting,
     pair_rooflines,
-    roof_fractions,
 )
 from dvfs.kernel_instance import KernelInstance
 
@@ -146,7 +145,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     except CapError as error:
         raise FitError(str(error)) from None
     shown, named = _cases(site, families), (site.site, site.simulated)
-    roofs = roof_fractions(site.observed) if site.observed is not None else []
+    roofs = site.roofs
     return SiteFigures(
         setting=setting,
         lines=lines,
@@ -199,7 +198,8 @@ def roofline_lines(site: SiteReport) -> tuple[str, list[tuple[PairPoints, Roofli
     if data is None or not data.counts:
         return "", []
     setting = _setting(site, data)
-    return setting_label(data.settings[setting]), pair_rooflines(data, setting, site.fit)
+    lines = pair_rooflines(data, setting, site.fit, site.all_kernels)
+    return setting_label(data.settings[setting]), lines
 
 
 def site_lines(site: SiteReport) -> list[Roofline]:
@@ -239,7 +239,8 @@ def _breakdown_figures(
         return []
     setting = _setting(site, data)
     kernels = shown_kernels(data, setting, families)
-    at_setting = data.take(data.setting == setting)
+    in_order = dict.fromkeys(data.take(data.setting == setting).labels.tolist())
+    at_setting = mean_at(data, list(in_order), setting)
     figures: list[Figure | None] = [
         class_figure(model, data, kernels, setting),
         count_figure(data, kernels, setting),

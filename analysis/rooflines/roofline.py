@@ -11,7 +11,7 @@ kernels that set the roof, and less for a kernel that latency or dependences del
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -329,16 +329,26 @@ def roofline(
 
 
 def pair_rooflines(
-    data: Observations, setting: int, fitted: Fit | None
+    data: Observations, setting: int, fitted: Fit | None, all_kernels: Observations | None = None
 ) -> list[tuple[PairPoints, Roofline]]:
     """The points of each pair of classes (:func:`pair_points`) with its roofline, which has no
-    energies if there is no fit or the fit lacks a class."""
+    energies if there is no fit or the fit lacks a class.
+
+    ``all_kernels``: the rows of all kernels of the site, whose best rates are the roofs, if
+    ``data`` has some kernels alone."""
     pairs = []
     for points in pair_points(data, setting):
         try:
             line = roofline(data, points.operation, points.memory, setting, fitted)
         except FitError:
             line = roofline(data, points.operation, points.memory, setting)
+        if all_kernels is not None:
+            place = all_kernels.settings.index(points.setting)
+            tau_op_s, tau_mem_s = (
+                1.0 / best_rate(all_kernels, name, place)
+                for name in (points.operation, points.memory)
+            )
+            line = replace(line, tau_op_s=tau_op_s, tau_mem_s=tau_mem_s)
         pairs.append((points, line))
     return pairs
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -78,7 +79,8 @@ def report_content(
         NoKeptFitError: no site has a fit named ``fit_name``, and that is not ``default``.
     """
     notes = []
-    columns = _select_kernels(read_columns(store), kernels)
+    all_columns = read_columns(store)
+    columns = _select_kernels(all_columns, kernels)
     traces = None
     if store.traces.is_dir():
         try:
@@ -131,6 +133,10 @@ def report_content(
                 predicted_costs, store, columns, energies=partial(_energies, store, columns, site)
             ),
         )
+        if kernels:
+            with suppress(FitError):  # without energies the roofs are of the shown kernels
+                every = observations(all_columns, site, record.classes, record.legal)
+                report = replace(report, all_kernels=every)
         if traces is not None:
             try:
                 report = with_traces(report, traces)

@@ -15,11 +15,14 @@ import pytest
 import xarray as xr
 
 from analysis.choice.candidates import all_candidates
+from analysis.measurements.observations import kernel_names
+from analysis.report.site_figures import roofline_lines, site_figures
 from campaign.plan.profile_file import Profile
 from campaign.results import Results, open_store
 from campaign.results.findings import finding_texts
 from campaign.results.fits import NoKeptFitError, Request, data_id, request_of
 from campaign.results.predictions import faster_than_measured
+from campaign.results.report import report_content
 from campaign.results.tables import SiteFinding
 from campaign.store.compaction import compact
 from campaign.store.layout import NotAStoreError
@@ -444,3 +447,53 @@ def test_figures_by_another_store_s_fit_have_energies_at_equal_voltages(tmp_path
         )
         assert "x: no energy model: the voltages have different origins" in said
         assert not (tmp_path / f"{i} refused" / "energy_shares.csv").exists()
+
+
+@pytest.fixture
+def store_with_phases(tmp_path) -> Results:
+    """A store of microbenchmarks and of an application that takes twice its least time, with two
+    phases; three equal repeats that obey the model."""
+    lines = ["site,kernel,params,repeat,core_mhz,mem_mhz,time_s,energy_j,n_sp,n_dram"]
+    kernels = [("micro", {"i": i}, i * 1e8, 1e8, 1.0) for i in (0.5, 8, 64)]
+    kernels += [
+        ("app", {"phase": "near"}, 1e10, 1e8, 2.0),
+        ("app", {"phase": "far"}, 1e9, 1e9, 2.0),
+    ]
+    for name, params, sp, dram, slow in kernels:
+        for core_mhz in (500, 1000):
+            for mem_mhz in (400, 800):
+                time_s = slow * max(sp / 2e8 / core_mhz, dram / 2e7 / mem_mhz)
+                energy_j = 50e-12 * sp + 300e-12 * dram + 5.0 * time_s
+                values = [core_mhz, mem_mhz, time_s, energy_j, sp, dram]
+                row = ["x", name, json.dumps(params).replace('"', '""')]
+                lines += [
+                    ",".join([row[0], row[1], f'"{row[2]}"', str(repeat), *map(str, values)])
+                    for repeat in range(3)
+                ]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
+    return open_store(tmp_path / "s")
+
+
+def test_the_roofs_of_some_kernels_are_those_of_all(store_with_phases):
+    whole, some = (
+        report_content(store_with_phases.store, kernels=kernels).sites[0]
+        for kernels in ([], ["app"])
+    )
+    of_app = [roof for roof in whole.roofs if roof.label.startswith("app")]
+    assert some.roofs == of_app
+    assert [roof.fraction for roof in some.roofs] == pytest.approx([0.5, 0.5])
+    ((_, line),) = roofline_lines(some)[1]
+    assert 1.0 / line.tau_op_s == pytest.approx(2e8 * 1000)
+    assert 1.0 / line.tau_mem_s == pytest.approx(2e7 * 800)
+
+
+def test_the_energy_of_a_phase_is_of_one_iteration_whatever_its_repeats(store_with_phases):
+    store_with_phases.fit("x")
+    site = report_content(store_with_phases.store).sites[0]
+    (figure,) = [f for f in site_figures(site).breakdowns if f.name == "energy_by_phase_app"]
+    drawn_j = np.sum([bars.end - bars.start for bars in figure.panels[0].series], axis=0)
+    at_top = site.data.take(site.data.setting == site.data.settings.index(Setting(1000.0, 800.0)))
+    of_app = [at_top.of_kernel(label) for label in kernel_names(at_top) if "app" in label]
+    measured_j = [at_top.energy_j[rows].mean() for rows in of_app]
+    assert np.sort(drawn_j) == pytest.approx(np.sort(measured_j), rel=1e-6)
