@@ -567,25 +567,21 @@ def measured_variants(
         families=families,
         settings=[settings[s] for s in setting[first].tolist()],
         clocks=clocks,
-        counts=_site_counts(dataset, rows[first]),
+        counts=_site_counts(_mean_counts(dataset, rows, cell)),
         columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
         time_s=_means(np.asarray(dataset["time_s"])[rows], cell),
         energy_j=_means(np.asarray(dataset["energy_j"])[rows], cell),
     )
 
 
-def _site_counts(dataset: Columns, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Class -> counts of the rows, for the classes that some row counts. A class that a row with
-    counts lacks is 0 there."""
-    columns = {
-        name: np.asarray(dataset[column])[rows].astype(float)
-        for name, column in count_columns(dataset).items()
-    }
-    columns = {name: column for name, column in columns.items() if np.isfinite(column).any()}
-    has_counts = np.any([np.isfinite(column) for column in columns.values()], axis=0)
+def _site_counts(counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The ``counts`` of the classes that some row counts, class -> float64 (rows,). A class that a
+    row with counts lacks is 0 there."""
+    counted = {name: values for name, values in counts.items() if np.isfinite(values).any()}
+    has_counts = np.any([np.isfinite(values) for values in counted.values()], axis=0)
     return {
-        name: np.where(has_counts, np.nan_to_num(column), np.nan)
-        for name, column in columns.items()
+        name: np.where(has_counts, np.nan_to_num(values), np.nan)
+        for name, values in counted.items()
     }
 
 

@@ -105,6 +105,21 @@ def test_an_energy_that_is_missing_is_not_a_number_and_its_time_stays():
     assert gone == lost - there
 
 
+def test_the_counts_of_a_variant_are_those_of_the_repeats_that_have_them():
+    """The first repeats of the variants that have two lack a count, or all."""
+    whole = variants(rows())
+    for lacking in (["n_dram"], ["n_dp", "n_dram"]):
+        made = [
+            (p, t, e, {**own, **dict.fromkeys(lacking if p["tile"] == 2 else [], NAN)})
+            if own["repeat"] == 0
+            else (p, t, e, own)
+            for p, t, e, own in rows()
+        ]
+        of = variants(made)
+        for name, counts in whole.counts.items():
+            np.testing.assert_allclose(of.counts[name], counts)
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
