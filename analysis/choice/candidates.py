@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.energy.models import FormRequest
 from analysis.measurements.observations import (
     FitError,
     Observations,
@@ -151,10 +152,12 @@ def profile_candidates(
     measured_s: float,
     measured_at: Setting,
     volts: Volts | None = None,
+    form: FormRequest | None = None,
 ) -> SettingCandidates:
     """Return the candidates of a kernel that has only counts and a time at one setting.
 
     They come from the class roofline and the physics fit (:mod:`analysis.predict.profile`).
+    ``form``: the options of the fit (default: cross-validation chooses its form).
 
     Raises:
         FitError: too few kernels of ``data`` have counts, or none has one of these.
@@ -177,7 +180,7 @@ def profile_candidates(
             f"--profile: {data.site} was measured under power limits or profiles, and a profiled "
             f"kernel is predicted by clocks alone; measure it there"
         )
-    prediction = profiled(data, counts, measured_s, measured_at, voltages)
+    prediction = profiled(data, counts, measured_s, measured_at, voltages, form or FormRequest())
     settings = sorted(voltages)
     return SettingCandidates(
         kernel=kernel,

@@ -23,8 +23,8 @@ MODEL_HELP = (
 ESTIMATED = ("floor", "free")
 """The families of voltage curves that are estimated, the simpler first."""
 NOT_KNOWN = ("unit", *ESTIMATED)
-KNOWN = ("table", "measured")
-"""Voltages of forms that are neither measured nor from a table, and those that are."""
+"""Voltages of forms that are neither measured nor from a table. All others are known: ``table``,
+``measured``, or ``measured+table`` where rows differ in this."""
 VOLTAGE_NAMES = (AUTO, "known", "unit", *ESTIMATED)
 VOLTAGE_HELP = (
     "known: measured or from a table; unit: V = 1; floor, free: estimated from the energies; "

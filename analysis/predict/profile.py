@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
-from analysis.energy.models import KNOWN
+from analysis.energy.models import NOT_KNOWN, FormRequest
 from analysis.measurements.observations import (
     FitError,
     Observations,
@@ -33,6 +33,8 @@ from dvfs.setting import Setting, Volts, clock_columns
 PARTS = 10
 """The other kernels are left out in so many groups."""
 SEED = 20261124
+AS_CHOSEN = FormRequest()
+"""The form that cross-validation chooses."""
 WIDTHS = (np.inf, 1.0, 0.5, 0.25, 0.1, 0.05)
 """Candidate widths of the similarity of rates, relative to the mean difference of kernels."""
 
@@ -53,18 +55,21 @@ def profiled(
     measured_s: float,
     measured_at: Setting,
     volts: Volts,
+    form: FormRequest = AS_CHOSEN,
 ) -> Profiled:
     """Return the energies and times of a profiled kernel at the settings of ``volts``, sorted.
+
+    ``form``: the options of the physics fits.
 
     Raises:
         FitError: there are too few kernels with counts.
     """
     settings = sorted(volts)
     data = data.take(data.has_counts)
-    roofline, whole = fit_class_roofline(data), fit(data, intervals=False)
+    roofline, whole = fit_class_roofline(data), fit(data, **vars(form), intervals=False)
     n = np.array([[counts.get(name, 0.0) for name in data.counts]])
     run = n, np.array([measured_s])
-    tried = _tried(data, whole, run, measured_at, settings, volts)
+    tried = _tried(data, whole, form.robust, run, measured_at, settings, volts)
     rng = np.random.default_rng(SEED)
     if tried is not None:
         weight = _weights(tried.rates, n[0] / measured_s, np.hstack([*tried.off]))
@@ -162,6 +167,7 @@ class _Tried:
 def _tried(
     data: Observations,
     whole: Fit,
+    robust: bool,
     run: tuple[np.ndarray, np.ndarray],
     measured_at: Setting,
     settings: Sequence[Setting],
@@ -185,14 +191,14 @@ def _tried(
     measured_log_s = log_s[:, settings.index(measured_at)]
     rows = first_rows(data, labels).max(axis=1)
     counts = np.column_stack([np.nan_to_num(values[rows]) for values in data.counts.values()])
-    voltage = "known" if whole.voltage in KNOWN else whole.voltage
+    voltage = whole.voltage if whole.voltage in NOT_KNOWN else "known"
     off, predicted, judged = [], [], []
     order = np.random.default_rng(SEED).permutation(np.flatnonzero(np.isfinite(measured_log_s)))
     for part in np.array_split(order, min(PARTS, len(order))):
         training = data.take(kernel_numbers(data, [labels[k] for k in part]) < 0)
         try:
             roofline = fit_class_roofline(training)
-            fitted = fit(training, whole.model, voltage, intervals=False)
+            fitted = fit(training, whole.model, voltage, robust=robust, intervals=False)
         except FitError:
             continue
         runs = np.vstack([counts[part], run[0]]), np.append(np.exp(measured_log_s[part]), run[1])

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.choice.losses import Predicted, comparable, highest_clocks
 from analysis.choice.objectives import Objective
-from analysis.energy.models import KNOWN
+from analysis.energy.models import NOT_KNOWN
 from analysis.measurements.observations import (
     FitError,
     Observations,
@@ -429,7 +429,7 @@ def site_posterior(
         return _under_limits(data, volts, labels, limits)
     cells = CellLogs.from_rows(data, labels, settings)
     (log_s, log_w), repeats, noise = cells.sums.means(), cells.sums.repeats, cells.noise()
-    mhz, volts_known = coordinates(settings, data), data.voltage in KNOWN
+    mhz, volts_known = coordinates(settings, data), data.voltage not in NOT_KNOWN
     all_volts = [volts[setting] for setting in settings]
     means = repeats
     if like is not None:
@@ -442,7 +442,7 @@ def site_posterior(
             all_volts = [like[1][setting] for setting in settings]
             volts_known = True
         all_volts += [like[1][setting] for setting in like_settings]
-        volts_known = volts_known and like[0].voltage in KNOWN
+        volts_known = volts_known and like[0].voltage not in NOT_KNOWN
         noise = (*np.maximum(noise[:2], like_noise[:2]), noise[2] or like_noise[2])
     posterior = Posterior.of(
         mhz,

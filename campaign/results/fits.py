@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from analysis.energy.models import KNOWN, NOT_KNOWN, FormRequest, without_surface
+from analysis.energy.models import NOT_KNOWN, FormRequest, without_surface
 from campaign.store.layout import DamagedStoreError, Store, writing
 from campaign.store.site_record import (
     has_site_record,
@@ -216,7 +216,7 @@ def request_of(fit_json: Any) -> Request | None:
             return Request(robust=fit_json["robust"])
         if fit_json["why"] != "the model and the voltage were given":
             return None
-        known_volts = fit_json["voltage"] in KNOWN
+        known_volts = fit_json["voltage"] not in NOT_KNOWN
         model = without_surface(fit_json["model"])
         return Request(model, "known" if known_volts else fit_json["voltage"], fit_json["robust"])
     except (AttributeError, KeyError, TypeError):

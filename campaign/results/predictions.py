@@ -32,6 +32,7 @@ from dvfs.setting import Setting, Volts
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
 
 if TYPE_CHECKING:
+    from analysis.energy.models import FormRequest
     from campaign.plan.profile_file import Profile
 
 LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
@@ -47,15 +48,17 @@ def asked_candidates(
     profile: str | Path | None,
     volts: Volts | None,
     like_site: tuple[Observations, Volts] | None,
+    form: FormRequest,
 ) -> tuple[list[SettingCandidates], list[str]]:
     """The candidates of a profile's application, or without a profile those of the kernels of the
     name, label or short name ``kernel`` (default: all); and what is doubtful about the profile, a
-    line each. ``like_site``: the measurements and voltages of the site that the fit started from.
+    line each. ``like_site``: the measurements and voltages of the site that the fit started from;
+    ``form``: the options of the fit, by which an application's energies are predicted.
     """
     if profile is None:
         labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
         return list(all_candidates(data, labels, volts, like_site).values()), []
-    application, warnings = application_candidates(Path(profile), data, volts)
+    application, warnings = application_candidates(Path(profile), data, volts, form)
     return [application], warnings
 
 
@@ -113,10 +116,10 @@ def _wrong_clock(profile: Profile, settings: Iterable[Setting], site: str) -> tu
 
 
 def application_candidates(
-    path: Path, data: Observations, volts: Volts | None
+    path: Path, data: Observations, volts: Volts | None, form: FormRequest
 ) -> tuple[SettingCandidates, list[str]]:
-    """The candidates of an application from its profile at one setting; and what is doubtful about
-    the profile, a line each."""
+    """The candidates of an application from its profile at one setting, by fits with the options
+    ``form``; and what is doubtful about the profile, a line each."""
     from campaign.plan.profile_file import read_profile  # noqa: PLC0415
 
     profile, source = read_profile(path)
@@ -152,6 +155,7 @@ def application_candidates(
         measured_s=profile.time_s,
         measured_at=measured_at,
         volts=volts,
+        form=form,
     )
     return candidates, faster_than_measured(profile, data, measured_at)
 

@@ -535,7 +535,12 @@ class Results:
         like_site = None
         if stored_fit.like is not None and (stored_fit.like.site, fits.DEFAULT) in self.kept_fits:
             like_site = self.known_site(stored_fit.like.site).scaled_to(stored_fit)
-        candidates, warnings = picking.asked_candidates(data, kernel, profile, volts, like_site)
+        # Few measurements may not allow the form of the site that the fit started from.
+        alone = stored_fit.like is None
+        form = fits.kept_form(self.store, site, fit) if alone else FormRequest()
+        candidates, warnings = picking.asked_candidates(
+            data, kernel, profile, volts, like_site, form
+        )
         if stored_fit.like is not None and stored_fit.like.warning:
             warnings.append(stored_fit.like.warning)
         picks, without_pick = picking.picks_within_limits(

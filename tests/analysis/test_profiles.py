@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import SettingCandidates, profile_candidates
+from analysis.choice.candidates import SettingCandidates, all_candidates, profile_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import pick
 from analysis.measurements.observations import FitError, Observations, observations
@@ -194,3 +194,12 @@ def test_crossval_by_profile_takes_nothing_else_of_the_kernel(simulated):
         for d in (simulated, replace(simulated, time_s=ruined))
     )
     np.testing.assert_allclose(judged.predicted_j[mine[few]], other.predicted_j[mine[few]])
+
+
+def test_voltages_of_several_origins_are_known_as_those_of_one_are():
+    data = grid_observations(5, 9, noise=0.01)
+    mixed = replace(data, voltage="measured+table")
+    one, other = (profiled(rows, "kernel-3", 7) for rows in (data, mixed))
+    np.testing.assert_allclose(other.energy_draws_j, one.energy_draws_j)
+    one, other = (all_candidates(rows, ["kernel-3"])["kernel-3"] for rows in (data, mixed))
+    np.testing.assert_allclose(other.energy_draws_j, one.energy_draws_j)

@@ -10,6 +10,7 @@ import pytest
 
 from analysis.choice.candidates import profile_candidates
 from analysis.choice.pick import pick, picks
+from analysis.energy.models import FormRequest
 from analysis.measurements.observations import measured_volts
 from campaign.results import open_store
 from campaign.verbs.command_line import main
@@ -61,20 +62,29 @@ def test_predict_picks_for_a_profile(store, tmp_path):
     counts = {"sp": 5e8, "int": 1e9, "dram": 1e9}
     lines = "".join(f"{name} = {n:g}\n" for name, n in counts.items())
     profile.write_text(f'kernel = "app"\n{setting}[counts]\n{lines}')
-    (row,) = answers("predict", store, "--profile", profile)
     known = open_store(store)
-    among = profile_candidates(
-        known.observations("few"),
-        "app",
-        counts=counts,
-        measured_s=0.1,
-        measured_at=Setting(1000.0, 900.0),
-        volts=known.setting_volts("few"),
-    )
-    own = pick(among)
-    assert (row["core_mhz"], row["mem_mhz"]) == own.setting.clocks
-    assert row["energy_j"] == printed(own.energy_j)
-    assert row["expected_loss_pct"] == printed(own.expected_loss_pct)
+    known.fit("few", robust=True, name="robust")
+    energies_j = []
+    for name, form in (
+        ("default", FormRequest("choi", "known")),
+        ("robust", FormRequest(robust=True)),
+    ):
+        (row,) = answers("predict", store, "--profile", profile, "--fit", name)
+        among = profile_candidates(
+            known.observations("few"),
+            "app",
+            counts=counts,
+            measured_s=0.1,
+            measured_at=Setting(1000.0, 900.0),
+            volts=known.setting_volts("few"),
+            form=form,
+        )
+        own = pick(among)
+        assert (row["core_mhz"], row["mem_mhz"]) == own.setting.clocks
+        assert row["energy_j"] == printed(own.energy_j)
+        assert row["expected_loss_pct"] == printed(own.expected_loss_pct)
+        energies_j.append(row["energy_j"])
+    assert energies_j[0] != pytest.approx(energies_j[1], rel=1e-3)
     profile.write_text(f'kernel = "app"\n{setting}[counts]\ntensor = 1e9\n')
     assert "count no 'tensor'" in refuses("predict", store, "--profile", profile)
 
