@@ -618,7 +618,8 @@ def node_deviations(
     runs of a node share, and the degrees of freedom.
 
     The two-way sum of Cameron, Gelbach and Miller (J. Bus. Econ. Stat. 29, 2011): settings plus
-    nodes less their crossings. No deviations (n = 0) with fewer than three nodes.
+    nodes less their crossings. No deviations (n = 0) with fewer than three named nodes. Rows that
+    name no node are taken together, as if they were of one further node.
     """
     training, solution = choice.training, choice.solution
     empty = np.zeros((0, len(solution.value)))
@@ -626,7 +627,8 @@ def node_deviations(
     if data.node is None:
         return empty, freedom
     nodes, node = np.unique(data.node.astype(str), return_inverse=True)
-    if len(nodes) < MIN_NODES_FOR_INTERVALS:
+    named = np.count_nonzero(nodes != "")
+    if named < MIN_NODES_FOR_INTERVALS:
         return empty, freedom
     voltage_data = at_voltage(data, training.form.voltage, solution.curves)
     fixed = replace(training.form, voltage="known")
@@ -651,7 +653,7 @@ def node_deviations(
     directions, triangle = np.linalg.qr(np.concatenate(group_deviations).T)
     spread, axes = np.linalg.eigh((triangle * np.concatenate(signs)) @ triangle.T)
     by_node = np.sqrt(np.maximum(spread, 0.0))[:, None] * (directions @ axes).T
-    return by_node, min(freedom, len(nodes) - 1)
+    return by_node, min(freedom, named - 1)
 
 
 def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]]:
