@@ -627,7 +627,7 @@ def node_deviations(
     if data.node is None:
         return empty, freedom
     nodes, node = np.unique(data.node.astype(str), return_inverse=True)
-    named = np.count_nonzero(nodes != "")
+    named = int(np.count_nonzero(nodes != ""))
     if named < MIN_NODES_FOR_INTERVALS:
         return empty, freedom
     voltage_data = at_voltage(data, training.form.voltage, solution.curves)
