@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from campaign.plan.point import Point, make_point
+from campaign.plan.point import Point
 from dvfs.setting import AS_FOUND
 
 
@@ -19,4 +19,4 @@ def a_point(kernel: str = "idle", **content: Any) -> Point:
         "setting": AS_FOUND,
         "repeat": 0,
     }
-    return make_point(kernel=kernel, **(usual | content))
+    return Point(kernel=kernel, **(usual | content))

@@ -23,7 +23,7 @@ from campaign.measure.point_life import PartitionSetup
 from campaign.measure.sampler import MeterChannel, UsedMeter, refuse_doubles
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
-from campaign.plan.point import canonical_json, make_point
+from campaign.plan.point import Point, canonical_json
 from campaign.store.journal import decode
 from dvfs.dataset import OK
 from dvfs.setting import Setting
@@ -94,7 +94,7 @@ def try_settings(site: Site) -> list[ClockTrial]:
 
 def _try(runner: SubprocessRunner, site: Site, name: str, setting: Setting) -> ClockTrial:
     params = find_kernel(name).params()
-    point = make_point(
+    point = Point(
         site=site.name,
         partition=next(iter(site.partitions)),
         kernel=name,

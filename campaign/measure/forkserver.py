@@ -33,7 +33,7 @@ from campaign.measure.__main__ import UnwrittenRecordError, end, first_out_of_me
 from campaign.measure.point_life import VERSION, PartitionSetup
 from campaign.measure.point_server import end_with_parent
 from campaign.measure.simulated_window import simulate_window
-from campaign.plan.point import Point, make_point
+from campaign.plan.point import Point
 from campaign.store.journal import encode, packing
 from campaign.store.measurement import Measurement, Trace
 from dvfs.dataset import OK
@@ -94,7 +94,7 @@ def _warm_up(setup: PartitionSetup) -> None:
     """Run once the code that every child runs, so that no child has its one-time costs."""
     time_ns = np.arange(2)
     trace = Trace("", "", "W", time_ns, time_ns.astype(np.float32))
-    point = make_point(
+    point = Point(
         site=setup.site.name,
         partition="",
         kernel="idle",

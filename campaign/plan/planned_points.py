@@ -16,7 +16,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from campaign.plan.point import ID_CHARS, Point, content_value, make_point, point_ids
+from campaign.plan.point import ID_CHARS, Point, content_value, point_ids
 from dvfs.setting import AXES, Setting
 
 BATCH = 16
@@ -123,7 +123,7 @@ class PartitionPoints(Sequence[Point]):
 
     def point_id(self, code: int, repeat: int) -> str:
         """The id of a repeat of a candidate, even one that is not among these points."""
-        return make_point(**self._content(code), repeat=repeat).id
+        return Point(**self._content(code), repeat=repeat).id
 
     def _point(self, index: int) -> Point:
         content = self._content(int(self.order[index]))

@@ -20,7 +20,11 @@ MOST_PAIRS = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One planned measurement. ``params`` is canonical JSON, so that equal points compare equal."""
+    """One planned measurement. ``params`` is canonical JSON, so that equal points compare equal.
+
+    ``id``: the first 96 bits of the SHA-256 of the other fields' canonical JSON, in hex; computed
+    where it is not given.
+    """
 
     site: str
     partition: str
@@ -30,7 +34,15 @@ class Point:
     ranks: int
     setting: Setting
     repeat: int
-    id: str
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        """Set the id."""
+        if not self.id:
+            content = self.as_dict()
+            del content["id"]
+            digest = hashlib.sha256(canonical_json(content).encode()).hexdigest()
+            object.__setattr__(self, "id", digest[:ID_CHARS])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types, for :meth:`from_dict`."""
@@ -49,17 +61,8 @@ class Point:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Point:
         """The inverse of :meth:`as_dict`."""
-        return cls(
-            site=fields["site"],
-            partition=fields["partition"],
-            kernel=fields["kernel"],
-            label=fields["label"],
-            params=fields["params"],
-            ranks=fields["ranks"],
-            setting=Setting.of_row(fields),
-            repeat=fields["repeat"],
-            id=fields["id"],
-        )
+        names = ("site", "partition", "kernel", "label", "params", "ranks", "repeat", "id")
+        return cls(setting=Setting.of_row(fields), **{name: fields[name] for name in names})
 
 
 def content_value(value: float | str | None) -> float | str | None:
@@ -67,43 +70,8 @@ def content_value(value: float | str | None) -> float | str | None:
     return value if isinstance(value, str | None) else float(value)
 
 
-def make_point(
-    *,
-    site: str,
-    partition: str,
-    kernel: str,
-    label: str,
-    params: str,
-    ranks: int,
-    setting: Setting,
-    repeat: int,
-) -> Point:
-    """A point with the id of its content, see :func:`point_id`."""
-    point = Point(
-        site=site,
-        partition=partition,
-        kernel=kernel,
-        label=label,
-        params=params,
-        ranks=ranks,
-        setting=setting,
-        repeat=repeat,
-        id="",
-    )
-    content = point.as_dict()
-    del content["id"]
-    object.__setattr__(point, "id", point_id(content))  # no other code has the point yet
-    return point
-
-
-def point_id(content: Mapping[str, Any]) -> str:
-    """The id of a point with this content (:meth:`Point.as_dict` without its id): the first 96 bits
-    of the SHA-256 of the content's canonical JSON, in hex."""
-    return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:ID_CHARS]
-
-
 def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.ndarray:
-    """The ids of many points, S24 (rows,), from the columns of their content: :func:`point_id` of
+    """The ids of many points, S24 (rows,), from the columns of their content: :attr:`Point.id` of
     each row.
 
     A column is codes, int (rows,), into its distinct values, which have one type, or are None. Each

@@ -12,7 +12,7 @@ import pytest
 from analysis.quality import Finding, check
 from analysis.report.page import render
 from analysis.report.trust import Remark, of_measurements, of_picks
-from campaign.plan.point import make_point
+from campaign.plan.point import Point
 from campaign.results import open_store
 from campaign.results.report import report_content
 from campaign.store.journal import JournalWriter, encode
@@ -32,7 +32,7 @@ OUTLIER = (2, 800.0, 1)
 
 def one(kernel: int, core_mhz: float, repeat: int, noise: np.random.Generator) -> Measurement:
     where = (kernel, core_mhz, repeat)
-    point = make_point(
+    point = Point(
         site="cluster",
         partition="p",
         kernel="k",

@@ -8,7 +8,7 @@ from typing import Any
 
 from campaign.measure.point_life import PartitionSetup, measure
 from campaign.plan.campaign_file import Protocol
-from campaign.plan.point import make_point
+from campaign.plan.point import Point
 from campaign.store.measurement import Measurement
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockState, ControlDescription, ControlledSite
@@ -66,7 +66,7 @@ def pretending_site(
 
 def measured(site: Site, setting: Setting) -> Measurement:
     """The kernel ``idle``, measured at a setting."""
-    point = make_point(
+    point = Point(
         site=site.name,
         partition="all",
         kernel="idle",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaign.plan.point import make_point, point_ids
+from campaign.plan.point import Point, point_ids
 from campaign.store.layout import open_store
 from campaign.store.site_record import read_site_record
 from campaign.verbs.command_line import main
@@ -110,7 +110,7 @@ def test_ids_by_column_are_the_ids_of_the_points(contents):
     rows = np.arange(len(contents))
     columns = {name: (rows, [content[name] for content in contents]) for name in contents[0]}
     expected = [
-        make_point(
+        Point(
             **{n: v for n, v in content.items() if n not in AXES},
             setting=Setting(**{name: content[name] for name in AXES}),
         ).id

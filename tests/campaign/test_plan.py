@@ -37,7 +37,7 @@ from campaign.plan.estimate import (
 )
 from campaign.plan.plan import make_plan
 from campaign.plan.planned_points import in_batches
-from campaign.plan.point import Point, canonical_json, make_point
+from campaign.plan.point import Point, canonical_json
 from campaign.plan.profile_file import Profile
 from campaign.results import Results, open_store
 from campaign.verbs.command_line import main
@@ -61,7 +61,7 @@ def campaign_file(folder: Path, **changes: str) -> Path:
 
 def test_the_id_is_the_hash_of_the_content():
     """Golden: these ids name stored measurements, and may never change."""
-    point = make_point(
+    point = Point(
         site="s",
         partition="p",
         kernel="sp_fma",
@@ -121,7 +121,7 @@ def test_the_table_of_points_is_what_hashing_each_point_gives(tmp_path, monkeypa
     assert points[-1] == list(points)[-1] == points[50:][-1]
     for point in points:
         fields = {name: getattr(point, name) for name in point.__slots__ if name != "id"}
-        assert point == make_point(**fields)
+        assert point == Point(**fields)
         assert points[0:60].count(point) == 1
     for repeat in (0, 1):
         own = [p.id for p in points if p.repeat == repeat]
@@ -391,7 +391,7 @@ def test_each_kernel_has_its_own_settings_or_the_site_s_or_the_campaign_s(
     assert len(points) == len(found)
     for point in points:
         fields = {name: getattr(point, name) for name in point.__slots__ if name != "id"}
-        assert point == make_point(**fields)
+        assert point == Point(**fields)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from analysis.measurements.observations import FitError, observations
 from analysis.predict.site import profile_speeds
 from campaign.plan.plan import make_plan
-from campaign.plan.point import make_point
+from campaign.plan.point import Point
 from campaign.results import open_store as open_results
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
@@ -280,7 +280,7 @@ def test_a_campaign_chooses_among_all_axes(tmp_path: Path, settings: str, expect
     assert len({point.id for point in points}) == len(points) == 2 * 2 * expected
     for point in points:
         fields = {name: getattr(point, name) for name in point.__slots__ if name != "id"}
-        assert point == make_point(**fields)
+        assert point == Point(**fields)
 
 
 @pytest.mark.parametrize(
