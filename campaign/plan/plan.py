@@ -91,7 +91,6 @@ def make_plan(
     spaces: list[Sweep] = []
     sites: dict[str, Site] = {}
     parts: list[PartitionPoints] = []
-    _check_unused(campaign.settings, source, ("settings",))
     for i, entry in enumerate(campaign.sites):
         site, site_path = site_files[i]
         if architecture is not None:
@@ -146,8 +145,7 @@ def make_plan(
         ]
         _check_ranks(inputs, source)
         _check_this_machine(sites, parts, site, partitions, source, i)
-        for chosen in (site_settings, *kernel_settings):
-            _check_twice(inputs, input_settings, chosen, partitions, source)
+        _check_twice(inputs, input_settings, [site_settings, *kernel_settings], partitions, source)
         for name in partitions:
             problem = holds_no_point(campaign.protocol, site, site.partitions[name])
             if problem:
@@ -177,8 +175,6 @@ def make_plan(
 
 def _site_of(entry: SiteEntry, i: int, path: Path, source: Source) -> tuple[Site, Path]:
     """A site of the campaign file, and the path of its site file."""
-    if entry.settings is not None:
-        _check_unused(entry.settings, source, ("sites", i, "settings"))
     try:
         site_path = find_site(entry.site, path.parent)
     except FileError as error:
@@ -197,15 +193,12 @@ def _kernel_settings(
     campaign: Campaign, site_settings: list[Setting], site: Site, source: Source
 ) -> list[list[Setting]]:
     """The settings of each kernel entry at a site: the entry's, or else the site's."""
-    chosen = []
-    for i, entry in enumerate(campaign.kernels):
-        settings_of_kernel = site_settings
-        if entry.settings is not None:
-            key: KeyPath = ("kernels", i, "settings")
-            _check_unused(entry.settings, source, key)
-            settings_of_kernel = _settings(entry.settings, site, source, key)
-        chosen.append(settings_of_kernel)
-    return chosen
+    return [
+        site_settings
+        if entry.settings is None
+        else _settings(entry.settings, site, source, ("kernels", i, "settings"))
+        for i, entry in enumerate(campaign.kernels)
+    ]
 
 
 def _kernel_cells(
@@ -314,18 +307,6 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
                 )
 
 
-def _check_unused(settings: Settings, source: Source, place: KeyPath) -> None:
-    """Refuse a key that the value of ``choose`` ignores."""
-    set_keys = {key for key in settings.model_fields_set if getattr(settings, key) is not None}
-    for key, choose in (("pairs", "pairs"), ("count", "random"), ("seed", "random")):
-        if key in set_keys and settings.choose != choose:
-            raise source.error(
-                (*place, key),
-                f"only used with choose = {choose!r}",
-                f"add that line, or remove {key}",
-            )
-
-
 def _settings(settings: Settings, site: Site, source: Source, key: KeyPath) -> list[Setting]:
     legal = _with_listed(settings, site, source, key)
     match settings.choose:
@@ -402,19 +383,17 @@ def _nearest_legal(setting: Setting, legal: list[Setting]) -> str:
 def _check_twice(
     inputs: Sequence[Input],
     input_settings: Sequence[Sequence[Setting]],
-    settings: Sequence[Setting],
+    chosen: Sequence[Sequence[Setting]],
     partitions: Sequence[str],
     source: Source,
 ) -> None:
     """Refuse points of equal content, which would have the same id. ``input_settings``: the
-    settings of each input; equal inputs must have different ones."""
-    twice = (
-        _shared_cell(inputs, input_settings),
-        _first_duplicate(settings),
-        _first_duplicate(partitions),
-    )
-    if any(value is not None for value in twice):
-        point, setting = twice[0] or (inputs[0], twice[1] or settings[0])
+    settings of each input; equal inputs must have different ones. ``chosen``: the site's settings,
+    then those of each kernel entry."""
+    cell = _shared_cell(inputs, input_settings)
+    twice = next(filter(None, map(_first_duplicate, chosen)), None)
+    if cell or twice or _first_duplicate(partitions):
+        point, setting = cell or (inputs[0], twice or chosen[0][0])
         raise source.error(
             ("kernels",),
             f"the point {point.label} {point.params} at {setting} is planned twice",
