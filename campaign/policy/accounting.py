@@ -19,10 +19,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from pathlib import Path
 
 from dvfs.errors import ArgumentError, known_names
-from dvfs.input_files import FileError, read_text
+from dvfs.input_files import FileError
 from sites.slurm_environment import run_slurm, slurm_environment
 
 MARK = "dvfs="
@@ -99,17 +98,8 @@ def ask_sacct(since: str) -> str:
     return process.stdout
 
 
-def read_jobs_file(path: Path) -> list[Job]:
-    """The jobs of a table that ``sacct --parsable2`` wrote.
-
-    Raises:
-        FileError: the file cannot be read, or is no such table.
-    """
-    return read_jobs(read_text(path), str(path))
-
-
 def read_jobs(text: str, where: str = "sacct") -> list[Job]:
-    """The jobs of sacct's table.
+    """The jobs of a table that ``sacct --parsable2`` wrote; ``where``: its place, for messages.
 
     Raises:
         FileError: a column is missing, or a row cannot be read.

@@ -12,7 +12,7 @@ from pathlib import Path
 from campaign.policy.policy_file import Entry, Policy
 from dvfs.input_files import Source, errors_of, raise_all
 from sites.site_file import Site
-from sites.site_reading import find_site, read_site
+from sites.site_reading import find_site
 from sites.slurm_clocks import ask_here, read_configuration, slurm_clocks
 
 
@@ -33,15 +33,13 @@ def this_cluster() -> Cluster:
     )
 
 
-def site_of(policy: Policy, file: Path, named: str | None) -> Site:
-    """The site ``named`` (a built-in's name or a path); by default the policy's.
+def site_path(policy: Policy, file: Path, named: str | None) -> Path:
+    """The path of the site ``named`` (a built-in's name or a path); by default the policy's.
 
     Raises:
-        FileError: there is no such site file, or it is wrong.
+        FileError: there is no such site file.
     """
-    if named is not None:
-        return read_site(find_site(named, Path()))
-    return read_site(find_site(policy.site, file.parent))
+    return find_site(policy.site, file.parent) if named is None else find_site(named, Path())
 
 
 def check_dates(policy: Policy, source: Source, today: datetime.date) -> None:
@@ -70,7 +68,7 @@ def check_legal(policy: Policy, source: Source, site: Site) -> None:
         if entry.clocks.clocks not in {setting.clocks for setting in site.settings}:
             nearest = sorted(site.settings, key=lambda s: _distance(entry, s.clocks))[:3]
             raise source.error(
-                (*_key(policy, entry), "setting"),
+                (*policy.key_of(entry), "setting"),
                 f"entry {entry.name!r}: {entry.clocks}: not a legal setting of {site.name}",
                 f"the nearest: {'; '.join(map(str, nearest))}",
             )
@@ -79,11 +77,6 @@ def check_legal(policy: Policy, source: Source, site: Site) -> None:
 def _distance(entry: Entry, clocks: tuple[float | None, float | None]) -> float:
     pairs = zip(entry.clocks.clocks, clocks, strict=True)
     return sum(abs((entry_mhz or 0.0) - (legal_mhz or 0.0)) for entry_mhz, legal_mhz in pairs)
-
-
-def _key(policy: Policy, entry: Entry) -> tuple[str | int, ...]:
-    default = entry is policy.default
-    return ("default",) if default else ("entries", policy.entries.index(entry))
 
 
 def check_cluster(policy: Policy, source: Source, cluster: Cluster) -> None:
@@ -103,7 +96,7 @@ def check_cluster(policy: Policy, source: Source, cluster: Cluster) -> None:
         pattern = entry.patterns.get("partition")
         if pattern and not any(fnmatchcase(name, pattern) for name in cluster.partitions):
             raise source.error(
-                (*_key(policy, entry), "match", "partition"),
+                (*policy.key_of(entry), "match", "partition"),
                 f"entry {entry.name!r}: no partition matches {pattern!r}",
                 f"this cluster has {', '.join(cluster.partitions)}",
             )

@@ -154,12 +154,12 @@ def _check(
     if policy is None:
         file = find_site(named or "", Path())
         return node_site(read_site(file)), None, [str(file.absolute())]
-    from campaign.policy.checks import Cluster, check_policy  # noqa: PLC0415
+    from campaign.policy.checks import Cluster, check_policy, site_path  # noqa: PLC0415
     from campaign.policy.policy_file import read_policy  # noqa: PLC0415
 
     path = Path(policy)
     checked, source = read_policy(path)
-    file = find_site(checked.site, path.parent) if named is None else find_site(named, Path())
+    file = site_path(checked, path, named)
     site, today = read_site(file), datetime.date.today()
     local = Cluster({"ClusterName": cluster} if cluster else {}, ())
     check_policy(checked, source, today, site, local)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -195,16 +196,8 @@ def environment(policy: Policy, today: datetime.date) -> dict[str, str]:
 
 def _shell_pattern(pattern: str) -> str:
     """A pattern of a shell's ``case``: wildcards bare, all else quoted."""
-    parts: list[str] = []
-    literal = ""
-    for c in pattern:
-        if c in "*?":
-            parts += [shlex.quote(literal)] if literal else []
-            parts.append(c)
-            literal = ""
-        else:
-            literal += c
-    return "".join([*parts, *([shlex.quote(literal)] if literal else [])])
+    parts = filter(None, re.split("([*?])", pattern))
+    return "".join(part if part in ("*", "?") else shlex.quote(part) for part in parts)
 
 
 PROLOG = """\
@@ -254,6 +247,7 @@ def geopm(policy: Policy, today: datetime.date) -> dict[str, str]:
         ArgumentError: the clocks are a GPU's, which the agent sets beside a CPU clock alone.
     """
     files = {}
+    lines = ["# GEOPM_AGENT=frequency_map GEOPM_POLICY=FILE geopmlaunch srun ...", ""]
     for entry in policy.in_order(today):
         core_mhz, mem_mhz = entry.clocks.clocks
         if policy.device != "cpu" or core_mhz is None:
@@ -263,8 +257,7 @@ def geopm(policy: Policy, today: datetime.date) -> dict[str, str]:
         clocks = {"FREQ_CPU_DEFAULT": core_mhz * 1e6}
         clocks |= {} if mem_mhz is None else {"FREQ_CPU_UNCORE": mem_mhz * 1e6}
         files[f"{entry.name}.json"] = json.dumps(clocks) + "\n"
-    lines = ["# GEOPM_AGENT=frequency_map GEOPM_POLICY=FILE geopmlaunch srun ...", ""]
-    lines += [f"{name}: {_jobs(policy.entry(name.removesuffix('.json')))}" for name in files]
+        lines.append(f"{entry.name}.json: {_jobs(entry)}")
     return files | {"README.dvfs": "\n".join([*lines, ""])}
 
 

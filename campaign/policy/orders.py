@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, known_names
 from dvfs.setting import Setting
 
 POLICY, CONTROL = "policy", "control"
@@ -50,8 +50,6 @@ class Orders:
         named = [e for e in self.entries if e.kernel == kernel]
         named = named or [e for e in self.entries if e.name == kernel]
         if not named:
-            from dvfs.errors import known_names  # noqa: PLC0415
-
             names = [entry.name for entry in self.entries]
             raise ArgumentError(f"no entry {kernel!r}; {known_names(kernel, names, 'entries')}")
         if not named[0].holds:

@@ -23,6 +23,7 @@ from dvfs.input_files import (
     Check,
     FileError,
     FileModel,
+    KeyPath,
     Source,
     matching,
     parse,
@@ -79,11 +80,6 @@ class Match(FileModel):
         """Key -> pattern, for the keys that the match has."""
         patterns = {name: getattr(self, name) for name in MATCH_KEYS}
         return {name: pattern for name, pattern in patterns.items() if pattern is not None}
-
-    @property
-    def specificity(self) -> tuple[int, int]:
-        """The number of keys, and of the characters in their patterns that are no wildcard."""
-        return len(self.given), sum(len(re.sub("[*?]", "", p)) for p in self.given.values())
 
 
 class PolicySetting(FileModel):
@@ -163,8 +159,10 @@ class Entry(FileModel):
 
     @property
     def specificity(self) -> tuple[int, int]:
-        """The specificity of the match; the least one for the default entry."""
-        return (0, 0) if self.match is None else self.match.specificity
+        """The number of keys of the match, and of the characters in their patterns that are no
+        wildcard."""
+        patterns = self.patterns.values()
+        return len(patterns), sum(len(re.sub("[*?]", "", pattern)) for pattern in patterns)
 
     @property
     def mark(self) -> str:
@@ -247,6 +245,11 @@ class Policy(FileModel):
     def all_entries(self) -> list[Entry]:
         """The entries, with the default one last."""
         return [*self.entries, *([] if self.default is None else [self.default])]
+
+    def key_of(self, entry: Entry) -> KeyPath:
+        """The key of an entry in the file."""
+        default = entry is self.default
+        return ("default",) if default else ("entries", self.entries.index(entry))
 
     def holds(self, entry: Entry, today: datetime.date) -> bool:
         """Whether an entry is applied on a day."""
@@ -400,7 +403,7 @@ def withdraw(path: Path, name: str, today: datetime.date) -> None:
     entry = policy.entry(name)
     if entry.withdrawn is not None:
         raise ArgumentError(f"entry {name!r} was withdrawn on {entry.withdrawn}; nothing to do")
-    key = ("default",) if entry is policy.default else ("entries", policy.entries.index(entry))
+    key = policy.key_of(entry)
     line = source.line_of((*key, "name")) or source.line_of(key) or 0
     lines = read_text(path).splitlines()
     lines.insert(line, f"withdrawn = {today.isoformat()}")

@@ -6,7 +6,7 @@ import datetime
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,9 +63,7 @@ class EntryVerdict:
     def as_dict(self) -> dict[str, Any]:
         """``entries`` of ``campaign verify --json``."""
         promise = None if self.promise is None else self.promise.model_dump()
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {
-            "promise": promise
-        }
+        return vars(self) | {"promise": promise}
 
 
 @dataclass(frozen=True)
@@ -233,11 +231,8 @@ def _judge(delivered: _Delivered, is_broken: bool, promises: int) -> tuple[str, 
         return NO_PROMISE, "", None
     limits = delivered.limits
     if is_broken:
-        return (
-            BROKEN,
-            min(limits, key=lambda name: limits[name][0].p_at_most(limits[name][1])),
-            None,
-        )
+        p_each = delivered.p_each
+        return BROKEN, min(p_each, key=p_each.__getitem__), None
     missing = [name for name in ("saving", "slowdown") if name not in limits]
     if missing:
         return OPEN, missing[0], None

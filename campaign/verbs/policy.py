@@ -223,11 +223,12 @@ def _read(arguments: Namespace) -> tuple[Policy, Source]:
 
 def _site(arguments: Namespace, policy: Policy) -> Site | None:
     """The site of a policy; None where it is not built in and --site does not name its file."""
-    from campaign.policy.checks import site_of  # noqa: PLC0415
+    from campaign.policy.checks import site_path  # noqa: PLC0415
     from dvfs.input_files import FileError  # noqa: PLC0415
+    from sites.site_reading import read_site  # noqa: PLC0415
 
     try:
-        return site_of(policy, Path(arguments.file), arguments.site)
+        return read_site(site_path(policy, Path(arguments.file), arguments.site))
     except FileError:
         if arguments.site is not None:
             raise

@@ -92,8 +92,9 @@ def _write_metrics(path: Path, text: str) -> None:
 
 
 def _jobs(arguments: Namespace) -> list[Job]:
-    from campaign.policy.accounting import ask_sacct, read_jobs, read_jobs_file  # noqa: PLC0415
+    from campaign.policy.accounting import ask_sacct, read_jobs  # noqa: PLC0415
     from campaign.policy.verification import check_since, joined, read_records  # noqa: PLC0415
+    from dvfs.input_files import read_text  # noqa: PLC0415
 
     if not (arguments.jobs or arguments.since or arguments.records):
         raise ArgumentError("missing: --since DATE, --jobs F or --records F")
@@ -101,7 +102,8 @@ def _jobs(arguments: Namespace) -> list[Job]:
         raise ArgumentError("--jobs and --since: leave one out")
     jobs: list[Job] = []
     if arguments.jobs:
-        jobs = read_jobs_file(Path(arguments.jobs))
+        table = Path(arguments.jobs)
+        jobs = read_jobs(read_text(table), str(table))
     elif arguments.since:
         jobs = read_jobs(ask_sacct(check_since(arguments.since)))
     return joined(jobs, read_records(map(Path, arguments.records)))

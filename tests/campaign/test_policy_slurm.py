@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from campaign.policy.accounting import Job, read_jobs, read_jobs_file
+from campaign.policy.accounting import Job, read_jobs
 from campaign.policy.checks import Cluster, obstacles
 from campaign.policy.forms import install
 from campaign.policy.orders import CONTROL, POLICY
@@ -221,7 +221,7 @@ def test_the_saving_that_was_delivered_is_found(
     mine = [line for line in shown if line.partition("|")[0].partition(".")[0] in ids]
     table = tmp_path / "jobs.txt"
     table.write_text("\n".join([shown[0], *mine, ""]))
-    jobs = read_jobs_file(table)
+    jobs = read_jobs(table.read_text())
     logs: dict[tuple[int, str], list[float]] = defaultdict(list)  # by input and arm
     for job in jobs:
         start, end, node = (tmp_path / job.id).read_text().split()
