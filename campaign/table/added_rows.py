@@ -93,9 +93,8 @@ class Held:
         position = places_of(self.ids, ids)
         is_held = position >= 0
         held_rows = self.rows[position[is_held]]
-        status = rows["status"]
-        assert isinstance(status, Texts)  # noqa: S101
-        worth, worth_held = worth_of(status)[is_held], self.worth[held_rows]
+        worth = worth_of(Texts.of(rows["status"]))[is_held]
+        worth_held = self.worth[held_rows]
         values = np.column_stack([np.asarray(rows[n])[is_held] for n in ("energy_j", "time_s")])
         values_held = np.column_stack([self.energy_j[held_rows], self.time_s[held_rows]])
         is_equal = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
@@ -169,10 +168,8 @@ def with_failures(summary: Mapping[str, Any], failures: Rows) -> dict[str, Any]:
 def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar) -> list[str]:
     """Write the records of the imported rows' sites, and of the set-ups that the store lacks.
     Returns notes on sites that the store has as CPUs, and whose rows look like a GPU's."""
-    sites = rows["site"]
-    assert isinstance(sites, Texts)  # noqa: S101
     held: dict[str, SiteRecord] = {}
-    for site in sites.present():
+    for site in Texts.of(rows["site"]).present():
         with suppress(DamagedStoreError):
             if has_site_record(store, site):
                 held[site] = read_site_record(store, site)
@@ -195,8 +192,7 @@ def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar)
 
 def _is_gpu(rows: Rows, site: str) -> bool:
     """Whether a site's rows have a memory clock and no uncore clock, as a GPU's."""
-    sites = rows["site"]
-    assert isinstance(sites, Texts)  # noqa: S101
+    sites = Texts.of(rows["site"])
     rows_of_site = np.flatnonzero(sites.codes == sites.values.index(site))
     has_mem, has_uncore = (
         np.isfinite(np.asarray(rows[name])[rows_of_site]).any()
@@ -212,8 +208,7 @@ def site_records(
     file's, with the classes' domains, the device and the legal settings of the map, which replace
     others."""
     records = {}
-    sites = rows["site"]
-    assert isinstance(sites, Texts)  # noqa: S101
+    sites = Texts.of(rows["site"])
     for code in np.unique(sites.codes):
         site, rows_of_site = sites.values[code], np.flatnonzero(sites.codes == code)
         usual = SiteRecord(device="gpu" if _is_gpu(rows, site) else "cpu")

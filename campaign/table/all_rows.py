@@ -15,10 +15,10 @@ from campaign.table.map_file import TableMap
 from campaign.table.plausibility import (
     AT_CAP,
     DEVICE,
+    DRAW_MOST,
     FEWEST_CAPS,
     MOST_CAPS,
     Extent,
-    draw_most,
     impossible,
     impossible_rows,
     other_unit,
@@ -348,8 +348,8 @@ def _set_clocks(
 
 
 def _draw_most(rows: int, reached: list[np.ndarray]) -> float:
-    """The power (W) of the rows that draw most (:func:`draw_most`), of ``rows`` rows; 0 if it is
-    below all powers in ``reached``."""
+    """The power (W) of the rows that draw most: the quantile :data:`DRAW_MOST` of ``rows`` rows; 0
+    if it is below all powers in ``reached``."""
     reached_w = np.sort(np.concatenate(reached))
-    place = int(draw_most(np.arange(rows))) - (rows - len(reached_w)) if rows else -1
+    place = math.ceil((rows - 1) * DRAW_MOST) - (rows - len(reached_w)) if rows else -1
     return float(reached_w[place]) if place >= 0 else 0.0

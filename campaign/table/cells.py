@@ -27,27 +27,23 @@ class TableCells:
 
     def __init__(self, table: RawTable) -> None:
         self.table = table
-        self._wrong: dict[str, dict[int, str]] = {}
-
-    @property
-    def wrong(self) -> Mapping[str, Mapping[int, str]]:
+        self.wrong: dict[str, dict[int, str]] = {}
         """Column -> row -> its first error; columns in the order in which errors were found."""
-        return self._wrong
 
     @property
     def wrong_rows(self) -> set[int]:
         """The rows with errors."""
-        return set().union(*self._wrong.values())
+        return set().union(*self.wrong.values())
 
     def note(self, row: int, column: str, text: str) -> None:
         """Record an error of a row's value in a column."""
-        self._wrong.setdefault(column, {}).setdefault(row, text)
+        self.wrong.setdefault(column, {}).setdefault(row, text)
 
     def is_wrong(self, *columns: str) -> np.ndarray:
         """bool, by row: whether one of the columns has an error."""
         noted = np.zeros(len(self.table.lines), bool)
         for column in columns:
-            noted[list(self._wrong.get(column, ()))] = True
+            noted[list(self.wrong.get(column, ()))] = True
         return noted
 
     def texts(self, name: str, convert: Callable[[Any], Any]) -> Texts:

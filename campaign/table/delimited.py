@@ -158,17 +158,16 @@ def _read_plain(path: Path, mapping: TableMap) -> tuple[TableColumns, str] | Non
     """
     if not is_plain(mapping) or own_descriptor(path) is not None:
         return None
-    openers = []
+    opener = None
     try:
         with open_regular(path) as packed:
-            magic = packed.read(max(map(len, COMPRESSED)))
+            opener = opener_of(packed.read(max(map(len, COMPRESSED))))
             packed.seek(0)
-            openers = [opener for start, opener in COMPRESSED.items() if magic.startswith(start)]
-            file = openers[0](packed) if openers else packed
-            size = 0 if openers else os.fstat(packed.fileno()).st_size
+            file = opener(packed) if opener else packed
+            size = 0 if opener else os.fstat(packed.fileno()).st_size
             return _plain_columns(path, file, size, mapping)
     except TooLongError:
-        if openers:
+        if opener:
             return None
         raise
     except (ImportError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
@@ -350,13 +349,16 @@ def head_of(path: Path) -> bytes:
     """The first bytes of a file, unpacked where it is compressed."""
     with readable(path), open_regular(path) as file:
         packed = file.read(HEAD_BYTES)
-    for magic, opener in COMPRESSED.items():
-        if packed.startswith(magic):
-            try:
-                return opener(io.BytesIO(packed)).read(HEAD_BYTES)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError):
-                return b""  # cut off, or damaged: reading it says so
-    return packed
+    opener = opener_of(packed)
+    try:
+        return opener(io.BytesIO(packed)).read(HEAD_BYTES) if opener else packed
+    except (OSError, EOFError, zlib.error, lzma.LZMAError):
+        return b""  # cut off, or damaged: reading it says so
+
+
+def opener_of(head: bytes) -> Callable[[BinaryIO], io.BufferedIOBase] | None:
+    """What opens a compressed file that begins with these bytes; None for any other file."""
+    return next((opener for magic, opener in COMPRESSED.items() if head.startswith(magic)), None)
 
 
 def _check_end(path: Path, columns: TextColumns) -> None:

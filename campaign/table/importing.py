@@ -146,8 +146,7 @@ def import_rows(
     if not len(checked.lines):
         raise FileError("has no rows", "nothing to import", str(checked.path))
     sidecar = sidecar or Sidecar()
-    status, of_site = rows["status"], rows["site"]
-    assert isinstance(status, Texts) and isinstance(of_site, Texts)  # noqa: S101
+    status, of_site = Texts.of(rows["status"]), Texts.of(rows["site"])
     with driver_lock(store):
         contents, damage = compacted(store)
         held = Held.of(contents)

@@ -59,8 +59,7 @@ class _Added:
         """The rows of a part that the store does not hold, or holds as failed."""
         rows = checked.rows
         held_rows, better = self.held.find(checked)
-        status, site = rows["status"], rows["site"]
-        assert isinstance(status, Texts) and isinstance(site, Texts)  # noqa: S101
+        status, site = Texts.of(rows["status"]), Texts.of(rows["site"])
         n_new = np.bincount(site.codes[held_rows < 0], minlength=len(site.values)).tolist()
         self.points.update({name: n for name, n in zip(site.values, n_new, strict=True) if n})
         new = np.flatnonzero((held_rows < 0) | better)
@@ -85,8 +84,7 @@ class _Added:
 
 def _first_with_clocks(rows: Rows) -> np.ndarray:
     """Each site's first row, and its first rows with a memory and with an uncore clock."""
-    site = rows["site"]
-    assert isinstance(site, Texts)  # noqa: S101
+    site = Texts.of(rows["site"])
     has = [np.isfinite(np.asarray(rows[name])) for name in ("mem_mhz", "uncore_mhz")]
     first = []
     for among in map(np.flatnonzero, (np.ones(len(site), bool), *has)):

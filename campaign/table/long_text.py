@@ -12,7 +12,6 @@ from typing import BinaryIO
 import numpy as np
 
 from campaign.table.delimited import (
-    COMPRESSED,
     PART_BYTES,
     PlainForm,
     TableColumns,
@@ -22,6 +21,7 @@ from campaign.table.delimited import (
     is_plain,
     next_lines,
     not_utf8,
+    opener_of,
     parsed_rows,
     plain_form,
     rows_of_width,
@@ -130,7 +130,7 @@ def long_text(path: Path, mapping: TableMap) -> LongText | None:
         return None
     with readable(path), open_regular(path) as file:
         first = file.readline(PART_BYTES)
-        if any(first.startswith(magic) for magic in COMPRESSED):
+        if opener_of(first):
             return None
         try:
             form = plain_form(first.removeprefix(codecs.BOM_UTF8), next_lines(file), mapping)

@@ -411,7 +411,7 @@ def with_arguments(
         raise ArgumentError(f"{where}{name}: {detail}") from None
 
 
-def is_table_column(name: str, columns: Container[str] = COLUMNS) -> bool:
+def is_table_column(name: str, columns: Container[str]) -> bool:
     """Whether a column is one of ``columns``, or ``n_<class>``."""
     # The class's name becomes the name of a file in the store.
     class_name = name.removeprefix(COUNT_PREFIX)

@@ -185,11 +185,6 @@ def power_caps(most_w: Mapping[float, float], mapping: TableMap) -> str:
     )
 
 
-def draw_most(power_w: np.ndarray) -> float:
-    """The power of the rows that draw most: the quantile :data:`DRAW_MOST`."""
-    return float(np.quantile(power_w, DRAW_MOST, method="higher"))
-
-
 def _reached_caps(most_w: Mapping[float, float]) -> dict[float, float]:
     """The entries of ``most_w`` whose "clock" equals the power; empty if they are few, or so close
     to each other that they may be equal by chance."""

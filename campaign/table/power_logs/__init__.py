@@ -33,7 +33,6 @@ OURS = {
     "tegrastats": "campaign.table.power_logs.tegrastats",
 }
 POWER_LOGS = Registry("power_logs", OURS)
-UNTRIED = "its documentation alone"
 NS = 1_000_000_000
 UNITS_NS = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (1e8, NS))
 """The least Unix time, as a number, that is taken to be in ns, us, ms or s; and that unit in ns.
@@ -46,8 +45,8 @@ _OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>[01][0-9]):(?P<minutes>[0-5][0-9]
 @dataclass(frozen=True, kw_only=True)
 class LogDescription:
     """A kind of log, for messages and the docs. ``versions``: the versions of the tool whose files
-    were read, or :data:`UNTRIED`. ``made_by``: the command that writes such a log. ``traps``: what
-    is easily misread."""
+    were read, or :data:`campaign.table.formats.UNTRIED`. ``made_by``: the command that writes such
+    a log. ``traps``: what is easily misread."""
 
     name: str
     tool: str

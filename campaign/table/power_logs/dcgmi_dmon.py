@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from campaign.table.delimited import read_table_text
-from campaign.table.power_logs import UNTRIED, LogDescription, LoggedChannel, unix_ns
+from campaign.table.formats import UNTRIED
+from campaign.table.power_logs import LogDescription, LoggedChannel, unix_ns
 from dvfs.input_files import FileError
 from sites.meters import Channel
 from sites.meters.nvml import GAIN_PCT, OFFSET_W, PERIOD_S

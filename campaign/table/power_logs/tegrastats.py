@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from campaign.table.delimited import read_table_text
-from campaign.table.power_logs import NS, UNTRIED, LogDescription, LoggedChannel, local_ns, unix_ns
+from campaign.table.formats import UNTRIED
+from campaign.table.power_logs import NS, LogDescription, LoggedChannel, local_ns, unix_ns
 from dvfs.input_files import FileError
 from sites.meters import Channel
 from sites.meters.ina3221 import GAIN_PCT, RAILS, rail_around
