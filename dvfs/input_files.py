@@ -135,13 +135,15 @@ def matching(pattern: str, remedy: str) -> AfterValidator:
 
     def check(value: str) -> str:
         if compiled.fullmatch(value) is None:
-            shown = repr(value)
-            raise BadValueError(
-                f"found {shown if len(shown) <= 60 else shown[:57] + '...'}", remedy
-            )
+            raise BadValueError(f"found {_short_repr(value)}", remedy)
         return value
 
     return AfterValidator(check)
+
+
+def _short_repr(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 def known_in(names: Collection[str], what: str) -> AfterValidator:
@@ -409,8 +411,7 @@ def _check_values(source: Source, table: dict[str, Any]) -> None:
 def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tuple[int, FileError]:
     """The line of an error (0 if unknown), and the error."""
     key = tuple(part for part in details["loc"] if not _is_tag(part, source))
-    value = repr(details["input"])
-    value = value if len(value) <= 60 else value[:57] + "..."
+    value = _short_repr(details["input"])
     match details["type"]:
         case "extra_forbidden":
             what, remedy = "unknown key", unknown_remedy(key, model)

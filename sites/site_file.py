@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from dvfs.dataset import POSSIBLE
 from dvfs.input_files import BadValueError, FileModel, known_in, matching
 from dvfs.registry import Registry
 from dvfs.setting import AS_FOUND, Setting
@@ -111,24 +112,6 @@ def voltage_pairs(value: Any) -> Any:
     return value
 
 
-LEAST_MHZ = 10.0
-MOST_MHZ = 1e4
-MOST_MEM_MHZ = 3e4
-"""Limits of the clocks that devices have; as for imported tables (dvfs.dataset.POSSIBLE)."""
-
-
-def _possible_clocks(values: list[float], most_mhz: float) -> None:
-    """Refuse clocks that no device has: they are in another unit."""
-    for mhz in values:
-        if not LEAST_MHZ <= mhz <= most_mhz:
-            unit = "GHz" if mhz < LEAST_MHZ else "kHz" if mhz < 1e8 else "Hz"
-            raise BadValueError(
-                f"found {mhz:g}; devices have {LEAST_MHZ:g} to {most_mhz:,g} MHz",
-                f"give MHz, not {unit}",
-                ("frequencies_mhz",),
-            )
-
-
 class Domain(FileModel):
     """A clock domain: its legal frequencies, and its voltage at each where a table is known."""
 
@@ -168,8 +151,16 @@ class Domains(FileModel):
     @field_validator("core", "mem", "uncore")
     @classmethod
     def _clocks(cls, value: Domain | None, info: ValidationInfo) -> Domain | None:
-        most_mhz = MOST_MEM_MHZ if info.field_name == "mem" else MOST_MHZ
-        _possible_clocks([] if value is None else value.frequencies_mhz, most_mhz)
+        """Refuse clocks that no device has: they are in another unit."""
+        least_mhz, most_mhz, _ = POSSIBLE[f"{info.field_name}_mhz"]
+        for mhz in value.frequencies_mhz if value else ():
+            if not least_mhz <= mhz <= most_mhz:
+                unit = "GHz" if mhz < least_mhz else "kHz" if mhz < 1e8 else "Hz"
+                raise BadValueError(
+                    f"found {mhz:g}; devices have {least_mhz:g} to {most_mhz:,g} MHz",
+                    f"give MHz, not {unit}",
+                    ("frequencies_mhz",),
+                )
         return value
 
     @model_validator(mode="after")

@@ -8,9 +8,7 @@ import pytest
 
 from campaign.codesign.designs import write_study_figures
 from campaign.policy.policy_file import write_policy
-from dvfs.dataset import POSSIBLE
 from dvfs.errors import ArgumentError
-from sites.site_file import LEAST_MHZ, MOST_MEM_MHZ, MOST_MHZ
 from tests.campaign.policy_data import a_policy, entry
 from tests.campaign.test_codesign import EXAMPLE, run_study
 
@@ -27,8 +25,3 @@ def test_a_policy(tmp_path: Path, name: str) -> None:
     policy = a_policy(entry("a", job_name="a"))
     with pytest.raises(ArgumentError, match=rf"{tmp_path / name}: "):
         write_policy(tmp_path / name, policy)
-
-
-def test_clocks_of_site_files_and_tables_have_the_same_limits() -> None:
-    assert POSSIBLE["core_mhz"][:2] == (LEAST_MHZ, MOST_MHZ)
-    assert POSSIBLE["mem_mhz"][:2] == (LEAST_MHZ, MOST_MEM_MHZ)
