@@ -141,12 +141,6 @@ def words_per_trip(params: GpuFmaParams) -> int:
     return 0 if params.level == "register" else VECTORS * NUMBERS[params.number].width
 
 
-def inner_trips(params: GpuFmaParams) -> int:
-    """The number of passes of each loop within a trip; 1 if there are none."""
-    after_word = (params.ops_per_word or 1) - 1
-    return after_word // BLOCK_STEPS if after_word >= 2 * BLOCK_STEPS else 1
-
-
 def count_multiply_adds(params: GpuFmaParams) -> dict[str, float]:
     """Operations and bytes of one iteration of one rank, which does not share its GPU.
 
