@@ -216,7 +216,7 @@ def _print_spaces(plan: Plan) -> None:
             for condition, count in space.refused.items()
         ]
         if rows:
-            print_table(["condition", "candidates refused"], rows, every_row=True)
+            print_table(["condition", "candidates refused"], rows)
         if space.left_out:
             architecture, count = plan.sites[space.site].architecture, len(space.left_out)
             subject = (

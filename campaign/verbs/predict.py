@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
 KERNEL_WIDTH = 30
-SURE = 0.95
-"""The least probability with which a pick counts as better than a choice that needs no model."""
 MOST_WITHOUT_PICK = 5
 """The number of kernels without a pick that are printed by default."""
 DEFAULT_OBJECTIVE = "energy"
@@ -157,7 +155,7 @@ def _over_space(arguments: Namespace) -> int:
     return answer(arguments.json, shown.as_dict, lambda: print_space(shown, arguments.all))
 
 
-def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
+def print_space(shown: SpacePredictions, every_row: bool) -> None:
     """Print the best variant of each problem, for people."""
     from analysis.measurements.problems import problem_names  # noqa: PLC0415
     from campaign.results.fits import UNPROVEN_CLOCKS  # noqa: PLC0415
@@ -201,9 +199,7 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
                 [[mhz_text(pick.setting), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
             )
         if every_row:
-            print_table(
-                [*pick.params], [[str(v) for v in params.values()] for params in pick.near], True
-            )
+            print_table([*pick.params], [[str(v) for v in params.values()] for params in pick.near])
     explain(
         "variants within 10 %: those whose predicted cost at this setting is at most a tenth above "
         "the best; measure these before one of them is used (--json and --all list them)"
@@ -329,6 +325,8 @@ def simple_choices(shown: Predictions) -> list[str]:
 def _compared(picks: Sequence[Pick], choice: str) -> tuple[float, int, int] | None:
     """What another choice is expected to cost more than picks, in %, on average; how many picks
     are surely better; and how many are compared. None without any."""
+    from analysis.choice.pick import SURE  # noqa: PLC0415
+
     compared = [pick for pick in picks if not isnan(getattr(pick, f"better_than_{choice}"))]
     if not compared:
         return None

@@ -136,14 +136,14 @@ def _print_result(result: SearchResult) -> None:
         f"{params}: {result.measured} of {result.candidates} candidates measured (a candidate: one "
         f"variant at one setting), {result.failed} failed; objective {result.objective}"
     )
-    named: dict[int, tuple[list[str], Choice]] = {}
+    named: dict[str, tuple[list[str], Choice]] = {}
     for name, choice in (
         ("best", result.best),
         ("fastest", result.fastest),
         ("least energy", result.least_energy),
     ):
         if choice is not None:
-            key = hash((repr(choice.variant), choice.setting))
+            key = repr((choice.variant, choice.setting))
             named.setdefault(key, ([], choice))[0].append(name)
     if not named:
         explain("nothing was measured: see campaign failures")

@@ -171,9 +171,7 @@ def _root_mean_pct(squares: list[float]) -> str:
     return f"{math.sqrt(sum(squares) / len(squares)) * 100.0:.1f}" if squares else "-"
 
 
-def _print_metrics(
-    shown: VariantStudy, rates: list[str], scale: float, every_row: bool = False
-) -> None:
+def _print_metrics(shown: VariantStudy, rates: list[str], scale: float, every_row: bool) -> None:
     if not shown.metrics:
         return
     rate, efficiency = rates
