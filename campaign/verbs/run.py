@@ -70,7 +70,9 @@ def run(arguments: Namespace) -> int:
     chooser = _adaptive(arguments, plan, store) if arguments.adaptive else None
 
     def show(outcome: Outcome, store_path: str) -> None:
-        losses = {} if chooser is None else _expected_losses(chooser)
+        # Site/partition -> the mean expected loss of the picks, in %.
+        states = {} if chooser is None else chooser.now
+        losses = {"/".join(names): state.lost_pct for names, state in states.items()}
         if arguments.json:
             adaptive = {} if chooser is None else {"expected_loss_pct": losses}
             as_dict = vars(outcome) | {"complete": outcome.complete, "store": store_path}
@@ -105,11 +107,6 @@ def _adaptive(arguments: Namespace, plan: Plan, store: Store) -> Adaptive:
     enough_pct = ENOUGH_PCT if arguments.enough is None else arguments.enough
     goal = objective(arguments.objective or ENERGY.name)
     return Adaptive(plan, store, goal, enough_pct / 100.0)
-
-
-def _expected_losses(chooser: Adaptive) -> dict[str, float | None]:
-    """Site/partition -> the mean expected loss of the picks, in %."""
-    return {"/".join(names): state.lost_pct for names, state in chooser.now.items()}
 
 
 def _check_dashboard(address: str) -> None:

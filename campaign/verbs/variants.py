@@ -11,7 +11,7 @@ from campaign.verbs import options
 from campaign.verbs.printing import answer, explain, marked, print_table, say, shortened
 
 if TYPE_CHECKING:
-    from analysis.choice.variants import BestFor, Correlation, VariantCosts, VariantStudy
+    from analysis.choice.variants import Correlation, VariantCosts, VariantStudy
 
 SUMMARY = "study a kernel's variants: hull, Pareto front, and what correlates with rate and energy"
 EXAMPLE = "campaign variants campaign-demo/store --site jetson-tk1 --kernel load"
@@ -131,7 +131,10 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
     )
     print_table(
         ["variant", "from", "to", "s, J: from", "to"],
-        [_alphas(names, *pair) for pair in zip(shown.relative, shown.s_j, strict=True)],
+        [
+            [names.name(relative.variant), relative.low, relative.high, s_j.low, s_j.high]
+            for relative, s_j in zip(shown.relative, shown.s_j, strict=True)
+        ],
         every_row,
     )
     _print_metrics(shown, rates, scale, every_row)
@@ -217,10 +220,6 @@ def _print_metrics(shown: VariantStudy, rates: list[str], scale: float, every_ro
 
 def _interval(r: Correlation) -> str:
     return "-" if r.low != r.low else f"{r.low:.2f} to {r.high:.2f}"
-
-
-def _alphas(names: _Names, relative: BestFor, s_j: BestFor) -> list[Any]:
-    return [names.name(relative.variant), relative.low, relative.high, s_j.low, s_j.high]
 
 
 def _left_out(shown: VariantStudy) -> str:
