@@ -36,13 +36,12 @@ from sites.amdsmi_library import (
     unsupported,
 )
 from sites.clocks.shared.control import (
-    ClocksError,
     ClockState,
     ControlDescription,
     ControlledSite,
     IllegalClockError,
 )
-from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
+from sites.clocks.shared.gpu_clocks import as_clocks_unavailable, as_refused
 from sites.clocks.shared.journal import (
     Entry,
     Journal,
@@ -312,12 +311,8 @@ def _limit(gpu: GpuClockLimits, setting: Setting, found: Limits) -> None:
         found.core_max if core is None else round(core),
         found.mem_max if mem is None else round(mem),
     )
-    try:
+    with as_refused():
         gpu.write(limits)
-    except GpuError as error:
-        if error.is_illegal:
-            raise IllegalClockError(error.what) from None
-        raise ClocksError(error.what, error.remedy) from None
 
 
 def open_control(site: ControlledSite, root: Path) -> Amdsmi:

@@ -29,7 +29,13 @@ from sites.clocks.shared.control import (
     ControlledSite,
     IllegalClockError,
 )
-from sites.clocks.shared.gpu_clocks import GRAPHICS, MEMORY, GpuClocks, as_clocks_unavailable
+from sites.clocks.shared.gpu_clocks import (
+    GRAPHICS,
+    MEMORY,
+    GpuClocks,
+    as_clocks_unavailable,
+    as_refused,
+)
 from sites.clocks.shared.journal import (
     Entry,
     Journal,
@@ -194,13 +200,8 @@ class Nvml:
         locked.found = locks
 
     def _call(self, gpu: Gpu, request: str, function: Any, mhz: int) -> None:
-        try:
-            with self.library.explained(f"{gpu.label}: locking {request}"):
-                function(gpu.handle, mhz, mhz)
-        except NvmlError as error:
-            if error.is_illegal:
-                raise IllegalClockError(error.what) from None
-            raise ClocksError(error.what, error.remedy) from None
+        with as_refused(), self.library.explained(f"{gpu.label}: locking {request}"):
+            function(gpu.handle, mhz, mhz)
 
     def _read_back(self, gpu: Gpu, setting: Setting, deadline_s: float) -> None:
         for name, kind, requested in (

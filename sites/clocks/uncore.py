@@ -116,37 +116,32 @@ def parse_options(options: Mapping[str, Any]) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def find_domains(root: Path, domain_ids: tuple[int, ...] | None = None) -> tuple[UncoreDomain, ...]:
+def find_domains(root: Path, domain_ids: tuple[int, ...] | None) -> tuple[UncoreDomain, ...]:
     """The domains below ``root``.
 
     Raises:
         ClocksError: there are none, or their ranges cannot be read.
     """
-    folders = sorted((root / FOLDER).glob("uncore[0-9]*"))
-    if folders and domain_ids is not None:
-        folders = [
-            folder
-            for folder in folders
-            if read_number(root, f"{folder.relative_to(root)}/domain_id", ABSENT) in domain_ids
-        ]
-    elif domain_ids is not None:
-        raise ClocksError(f"{root / FOLDER} has no domain ids", "leave the option domain_ids out")
-    folders = folders or (
-        sorted((root / FOLDER).glob("package_*_die_*")) if domain_ids is None else []
+    clusters, dies = (
+        [str(folder.relative_to(root)) for folder in sorted((root / FOLDER).glob(pattern))]
+        for pattern in ("uncore[0-9]*", "package_*_die_*")
     )
+    if domain_ids is None:
+        folders = clusters or dies
+    elif clusters:
+        folders = [f for f in clusters if read_number(root, f"{f}/domain_id", ABSENT) in domain_ids]
+    else:
+        raise ClocksError(f"{root / FOLDER} has no domain ids", "leave the option domain_ids out")
     if not folders:
         raise ClocksError(f"{root / FOLDER} has no uncore domain to set", ABSENT)
-    domains = []
-    for folder in folders:
-        path = str(folder.relative_to(root))
-        domains.append(
-            UncoreDomain(
-                path,
-                read_number(root, f"{path}/initial_min_freq_khz", ABSENT),
-                read_number(root, f"{path}/initial_max_freq_khz", ABSENT),
-            )
+    return tuple(
+        UncoreDomain(
+            folder,
+            read_number(root, f"{folder}/initial_min_freq_khz", ABSENT),
+            read_number(root, f"{folder}/initial_max_freq_khz", ABSENT),
         )
-    return tuple(domains)
+        for folder in folders
+    )
 
 
 def legal_mhz(domains: tuple[UncoreDomain, ...]) -> list[float]:

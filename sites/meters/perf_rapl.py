@@ -103,7 +103,6 @@ class KernelEvent:
 
     def __init__(self, spec: EventSpec, cpu: int) -> None:
         self.path = f"the event power/{spec.name}/ on CPU {cpu}"
-        self._descriptor = -1
         try:
             self._descriptor = open_event(spec, process=-1, cpu=cpu)
         except OSError as error:

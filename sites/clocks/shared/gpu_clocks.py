@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClocksError, ClockState
+from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError
 from sites.gpu_error import GpuError, closed_on_error
 from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
 
@@ -115,4 +115,16 @@ def as_clocks_unavailable() -> Iterator[None]:
     try:
         yield
     except GpuError as error:
+        raise ClocksError(error.what, error.remedy) from None
+
+
+@contextmanager
+def as_refused() -> Iterator[None]:
+    """Turn GpuError in the body, which sets a value, into IllegalClockError where the GPU does not
+    offer the value, else into ClocksError."""
+    try:
+        yield
+    except GpuError as error:
+        if error.is_illegal:
+            raise IllegalClockError(error.what) from None
         raise ClocksError(error.what, error.remedy) from None

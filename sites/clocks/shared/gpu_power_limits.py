@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError
-from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
+from sites.clocks.shared.control import ClockState, IllegalClockError
+from sites.clocks.shared.gpu_clocks import as_clocks_unavailable, as_refused
 from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last
 from sites.clocks.shared.limited import is_limit, value_of_all
 from sites.clocks.shared.selected_gpus import Reopen, SetGpu, give_up, put_back_gpus, restore_gpus
@@ -121,12 +121,8 @@ class GpuPowerLimits:
     def _limit(self, held: SetGpu[GpuLimit, int], value: int) -> None:
         limit, key = held.gpu, f"found_{self.library.unit}"
         held.record(limit.found, lambda before: {"gpu": limit.device, key: before})
-        try:
+        with as_refused():
             limit.set(value)
-        except GpuError as error:
-            if error.is_illegal:
-                raise IllegalClockError(error.what) from None
-            raise ClocksError(error.what, error.remedy) from None
 
     def _read_back(self, limit: GpuLimit, limit_w: float, deadline_s: float) -> None:
         while True:
