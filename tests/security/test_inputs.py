@@ -127,39 +127,45 @@ sys.exit(main(["import", sys.argv[1], "--store", sys.argv[2]]))
 """
 
 
-def bombs() -> dict[str, Callable[[Path], None]]:
-    """Files of at most a few MB that hold gigabytes; made at run time, and never kept."""
-    million = b"0" * (1 << 20)
+def packed(
+    pack: Callable[[bytes], bytes], unit: bytes, units: int, times: int
+) -> Callable[[Path], None]:
+    """Several streams one after another are one file."""
 
-    def packed(pack: Callable[[bytes], bytes], part: bytes, times: int) -> Callable[[Path], None]:
-        # Several streams one after another are one file.
-        return lambda path: path.write_bytes(pack(TABLE.encode()) + pack(part) * times) and None
+    def write(path: Path) -> None:
+        path.write_bytes(pack(TABLE.encode()) + pack(unit * units) * times)
 
-    def repeated(path: Path) -> None:
-        text = pa.array(["z" * (1 << 20)])
-        column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int32)), text)
-        parquet.write_table(pa.table({"kernel": column}), path)
-
-    def many(path: Path) -> None:
-        zeros = pa.array(np.zeros(60_000_000, np.int8))
-        parquet.write_table(pa.table({"time_s": zeros}), path)
-
-    return {
-        "gzip": packed(gzip.compress, million * 32, 64),
-        "bzip2": packed(bz2.compress, million * 32, 64),
-        "xz": packed(lzma.compress, million * 32, 64),
-        "lines": packed(gzip.compress, b"\n" * (64 << 20), 2),
-        "a text of Parquet": repeated,
-        "values of Parquet": many,
-    }
+    return write
 
 
-@pytest.mark.parametrize("kind", bombs())
+def repeated(path: Path) -> None:
+    text = pa.array(["z" * (1 << 20)])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int32)), text)
+    parquet.write_table(pa.table({"kernel": column}), path)
+
+
+def many(path: Path) -> None:
+    zeros = pa.array(np.zeros(60_000_000, np.int8))
+    parquet.write_table(pa.table({"time_s": zeros}), path)
+
+
+BOMBS: dict[str, Callable[[Path], None]] = {
+    "gzip": packed(gzip.compress, b"0", 32 << 20, 64),
+    "bzip2": packed(bz2.compress, b"0", 32 << 20, 64),
+    "xz": packed(lzma.compress, b"0", 32 << 20, 64),
+    "lines": packed(gzip.compress, b"\n", 64 << 20, 2),
+    "a text of Parquet": repeated,
+    "values of Parquet": many,
+}
+"""They write files of at most a few MB that hold gigabytes; made at run time, and never kept."""
+
+
+@pytest.mark.parametrize("kind", BOMBS)
 def test_a_small_table_that_holds_much_is_refused_in_little_memory(
     kind: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "t.csv"
-    bombs()[kind](path)
+    BOMBS[kind](path)
     assert path.stat().st_size < 4 << 20
     done = subprocess.run(
         [sys.executable, "-c", LIMITED_MEMORY, str(path), str(tmp_path / "S")],
