@@ -15,6 +15,7 @@ from sites.site_reading import find_site, read_site
 from tests.commands import prints, refuses
 from tests.docs.pages import ROOT
 from tests.docs.test_extending import EIGHT_KERNELS
+from tests.simulated_runs import simulate
 
 PCT_PER_W = 2.5
 
@@ -50,6 +51,7 @@ def test_the_cross_validation_finds_it(tmp_path: Path) -> None:
             write_warm_board(folder, PCT_PER_W)
         text = file.read_text(encoding="utf-8") if file.exists() else plain
         file.write_text(text[: text.index("[[kernels]]")] + EIGHT_KERNELS, encoding="utf-8")
+        simulate(file, folder / "store")
         said = prints("demo", folder)
         found = re.search(r"error of \d+ energies by the physics fit out of fold: ([\d.]+)", said)
         assert found is not None
