@@ -4,9 +4,11 @@ and its workers'."""
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -44,3 +46,15 @@ def owner() -> int:
     """The process that owns the folder."""
     session_folder()
     return int(os.environ[OWNER])
+
+
+def made_once(name: str, make: Callable[[Path], object]) -> Path:
+    """A folder in it that ``make`` has filled: the process that asks first makes it for all."""
+    folder = session_folder() / name
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            make(folder)
+            (folder / "made").touch()
+    return folder

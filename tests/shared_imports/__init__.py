@@ -10,7 +10,6 @@ test starts ``python -m campaign`` itself.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import subprocess
@@ -18,7 +17,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from tests.session_folder import owner, session_folder
+from tests.session_folder import made_once, owner
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,21 +25,11 @@ ROOT = Path(__file__).parents[2]
 @cache
 def program() -> Path:
     """The program ``campaign``, in a folder of its own; all processes of a session share it."""
-    folder = session_folder() / "campaign"
-    folder.mkdir(exist_ok=True)
-    path = folder / "campaign"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            _start(folder)
-            client = Path(__file__).with_name("client.py").read_text(encoding="utf-8")
-            path.write_text(f"#!{sys.executable} -IS\n{client}", encoding="utf-8")
-            path.chmod(0o755)
-    return path
+    return made_once("campaign", _start) / "campaign"
 
 
 def _start(folder: Path) -> None:
-    """Start the server; it ends with the process that owns the session."""
+    """Start the server, which ends with the process that owns the session; write the program."""
     with socket.socket(socket.AF_UNIX) as listener, (folder / "log").open("w") as log:
         # By a descriptor, since a socket's path has at most 107 bytes.
         descriptor = os.open(folder, os.O_RDONLY)
@@ -60,3 +49,7 @@ def _start(folder: Path) -> None:
             stderr=log,
             start_new_session=True,
         )
+    client = Path(__file__).with_name("client.py").read_text(encoding="utf-8")
+    path = folder / "campaign"
+    path.write_text(f"#!{sys.executable} -IS\n{client}", encoding="utf-8")
+    path.chmod(0o755)

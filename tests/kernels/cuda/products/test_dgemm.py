@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 from kernels.cuda.listing import Function
 from kernels.cuda.products.dgemm import (
     FUNCTION,
-    SOURCE,
     GpuDgemmParams,
     count_product,
     dgemm_source,
@@ -22,10 +20,9 @@ from kernels.cuda.products.dgemm import (
     padded,
 )
 from kernels.products.kernel import Matrices
-from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
 from tests.kernels.cuda.products.variants import drawn, drawn_with
 
-HERE = Path(__file__).parent
 MULTIPLY_ADDS = {"884": 256, "8x8x4": 256, "16x8x4": 512, "16x8x8": 1024, "16x8x16": 2048}
 """Of a warp's instruction DMMA."""
 
@@ -166,24 +163,11 @@ def test_tensor_cores_execute_what_is_counted(
             assert offsets
 
 
-@pytest.fixture(scope="module")
-def on_host(tmp_path_factory):
-    """A variant -> its source compiled for the host."""
-    folder = tmp_path_factory.mktemp("host")
-
-    def compiled(params: GpuDgemmParams) -> ctypes.CDLL:
-        source = dgemm_source(params)
-        library = folder / f"{'-'.join(map(str, source.macros.values()))}.so"
-        if not library.exists():
-            subprocess.run(
-                ["g++", "-std=c++20", "-O0", "-w", "-shared", "-fPIC", "-pthread", *source.options,
-                 f'-DSOURCE="{SOURCE}"', f"-DSHARED_NUMBERS={params.shared_bytes() // 8}",
-                 "-o", str(library), str(HERE / "dgemm_host.cpp")],
-                check=True,
-            )  # fmt: skip
-        return ctypes.CDLL(str(library))
-
-    return compiled
+def on_host(params: GpuDgemmParams, folder: Path) -> ctypes.CDLL:
+    """A variant's source compiled for the host."""
+    shared = params.shared_bytes() // 8
+    source = dgemm_source(params)
+    return host_library(source, "products/dgemm_host.cpp", folder, SHARED_NUMBERS=shared)
 
 
 ON_HOST = [
@@ -203,7 +187,7 @@ ON_HOST = [
 
 @pytest.mark.parametrize("place", range(len(ON_HOST)))
 @pytest.mark.parametrize("n", [1, 37, 75])
-def test_the_product_is_that_of_numpy(on_host, place: int, n: int) -> None:
+def test_the_product_is_that_of_numpy(host_folder: Path, place: int, n: int) -> None:
     """Variants whose tiles divide no n, with simd and without; twice, so that C is read again. By
     tensor cores, no load of a warp asks a bank of shared memory twice, and what is copied and
     loaded is what is counted."""
@@ -212,7 +196,7 @@ def test_the_product_is_that_of_numpy(on_host, place: int, n: int) -> None:
     a, b, c = matrices.square()
     rows, columns, depth = variant.padded()
     moved = [padded(c, rows, columns), padded(a, rows, depth), padded(b, depth, columns)]
-    program = on_host(variant)
+    program = on_host(variant, host_folder)
     for times in (1, 2):
         wrong = program.on_host(
             ctypes.c_uint(variant.blocks()),

@@ -6,7 +6,6 @@ One thread of the host for each of a block's; real barriers.
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,23 +19,16 @@ from kernels.cuda.stencils.stencil import (
     line_numbers,
     prism_source,
 )
-from tests.kernels.cuda.on_host import together
+from tests.kernels.cuda.on_host import host_library, together
 
-HERE = Path(__file__).parent
 COUNTED = ("additions", "multiplications", "brought_in", "written_out", "barriers", "unwritten")
 """What the host's program counts, in the order of its source."""
 
 
 def on_host(variants: Sequence[GpuStencilParams], folder: Path) -> ctypes.CDLL:
     """The source compiled for the host, once for each variant."""
-    sources, library = [prism_source(params) for params in variants], folder / "prisms.so"
-    source = together(sources, folder / "prisms.cu")
-    subprocess.run(
-        ["g++", "-std=c++20", "-O0", "-w", "-ffp-contract=off", "-shared", "-fPIC", "-pthread",
-         f'-DSOURCE="{source.path}"', "-o", str(library), str(HERE / "stencil_host.cpp")],
-        check=True,
-    )  # fmt: skip
-    program = ctypes.CDLL(str(library))
+    source = together([prism_source(params) for params in variants], folder / "prisms.cu")
+    program = host_library(source, "stencils/stencil_host.cpp", folder)
     program.on_host.restype = ctypes.c_longlong
     return program
 
