@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # FINDING: AI-EnergyMeter 2.0.2 gives a GPU more energy without its idle times than with them. By default
 # include_idle=False leaves "energy used during idle times" out: of the powers that it has sampled it drops those at a
-# utilization of 0, and joins the others by straight lines over their times. An idle time between two kernels becomes
-# a line from load to load, and counts with the power of the load. One would think that idle seconds count with
-# 0 W. Only those before the first kernel and after the last are left out. The longer a program lets its GPU wait, the
-# more its GPU has used, and a version that keeps the GPU busy for as long seems no better.
+# utilization of 0, and joins the others by straight lines over their times. An idle time between two kernels becomes a
+# line from load to load, and counts with the power of the load. One would think that idle seconds count with 0 W. Only
+# those before the first kernel and after the last are left out. The longer a program lets its GPU wait, the more its
+# GPU has used, and a version that keeps the GPU busy for as long seems no better.
 #
 # Seen with ai-energymeter 2.0.2, NVML and the clock simulated, 300 W for 10 s, 60 W at 0 % for 80 s, 300 W for 10 s:
 #   include_idle=True: 10770 J

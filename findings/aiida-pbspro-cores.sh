@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # FINDING: AiiDA 2.9.4 asks PBS Pro for processes without cores. A calculation on num_machines=2 with
-# num_mpiprocs_per_machine=8, as tutorials and most plugins have it, is 16 tasks for Slurm and nodes=2:ppn=8 for Torque,
+# num_mpiprocs_per_machine=8, the two resources that tutorials give, is 16 tasks for Slurm and nodes=2:ppn=8 for Torque,
 # 16 cores each. For PBS Pro it is select=2:mpiprocs=8, without ncpus, and a chunk without ncpus has the server's
 # default_chunk.ncpus: 1, unless a site changes it. One would think that the same resources are the same cores. The 8
-# processes of a machine then share one core, or, where PBS does not bind them, cores that other jobs are given; their
-# time is not that of the same calculation elsewhere, and PBS accounts for 2 cores. With num_cores_per_mpiproc=1 on top
-# of it, which says nothing new to Slurm and Torque, PBS Pro is asked for the 16.
+# processes of a machine then share one core, or, where PBS does not bind them, take cores that other jobs are given;
+# their time is another one than elsewhere, and PBS accounts for 2 cores. With num_cores_per_mpiproc=1 in addition,
+# which asks Slurm and Torque for nothing more, PBS Pro is asked for the 16.
 #
 # Seen with aiida-core 2.9.4:
 #   slurm: --nodes=2 --ntasks-per-node=8; with num_cores_per_mpiproc=1: --nodes=2 --ntasks-per-node=8 --cpus-per-task=1

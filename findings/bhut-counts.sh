@@ -34,9 +34,9 @@ PARTICLES = 1024
 def main() -> int:
     rng = np.random.default_rng(0)
     positions, masses = rng.uniform(size=(PARTICLES, 3)), np.ones(PARTICLES)
-    apart = positions[None] - positions[:, None]
-    distance = np.linalg.norm(apart, axis=2) + np.eye(PARTICLES)
-    direct = (apart / distance[..., None] ** 3).sum(axis=1)
+    between = positions[None] - positions[:, None]
+    distance = np.linalg.norm(between, axis=2) + np.eye(PARTICLES)
+    direct = (between / distance[..., None] ** 3).sum(axis=1)
 
     true, counted, computed = PARTICLES * (PARTICLES - 1), {}, True
     for leaf_size in (1, 4, 32):

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # FINDING: the Impact Framework 1.1.0 of the Green Software Foundation makes 80 W of a steady 100 W. Its TimeSync puts
 # the rows of a manifest on one grid of times: it splits them into seconds, and makes rows of the interval from these.
-# For a value whose aggregation method over time is "avg", as a power, a utilization or an intensity of the grid has, the
-# seconds of an interval are added up without the last one, and divided by their number. One would think of the mean. An
-# interval of N seconds has (N - 1) / N of the true value, half of it at 2 s; values with "sum" are right beside it. The
-# framework's aggregate, at the end of the pipeline, has the right mean of these rows.
+# For a value whose aggregation method over time is "avg", such as a power, a utilization or the intensity of a grid, it
+# adds up the seconds of an interval without the last one, and divides by their number. One would think of the mean. An
+# interval of N seconds has (N - 1) / N of the true value, half of it at 2 s. Nothing is said, and the values with "sum"
+# in the same rows are right.
 #
 # Seen with @grnsft/if 1.1.0, a row of 60 s with 100 W (avg) and 6000 J (sum):
 #   interval 1 s: 100.00 W, 6000 J

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # FINDING: the Impact Framework 1.1.0 of the Green Software Foundation has no energy for a second of 1 W. Its
-# TimeConverter, which turns the energy of an hour, a year or another time into that of each row of a manifest, rounds
-# its results to six digits after the point. Nothing says so. In kWh, the framework's unit of energy, the last of them
-# is 3.6 J. One would think of floating point numbers to the end, as its other plugins have them. Rows of a second lose
-# all of a device below 1.8 W, and 20 W are counted as 21.6 W; for a steady power each row has the same error, so that
-# the sum over a day has it too. Over rows of an hour the sum is right.
+# TimeConverter turns the energy of an hour, a year or another time into the energy of each row of a manifest, and
+# rounds its results to six digits after the point. Nothing says so. In kWh, the framework's unit of energy, the last of
+# them is 3.6 J. One would think of floating point numbers to the end, as its other plugins have them. Rows of a second
+# lose all of a device below 1.8 W, and 20 W are counted as 21.6 W; for a steady power each row has the same error, so
+# that the sum over a day has it too. Over rows of an hour the sum is right.
 #
 # Seen with @grnsft/if 1.1.0, an hour in rows of 1 s, and of 3600 s:
 #   1 W: 0.00 Wh, 1.00 Wh

@@ -2,9 +2,9 @@
 # FINDING: snakemake-executor-plugin-sge 0.6.31 asks SGE for one slot, whatever the threads of a rule are. Snakemake has
 # the number after threads: in job.threads; the plugin looks for a resource with this name, which Snakemake does not
 # make, and takes 1 where there is none. One would think that --sge-pe, "parallel environment for multi-thread jobs", is
-# asked for the threads of a rule, as the plugins for Slurm and LSF do. The rule's command is run with {threads} = 8 on
-# one slot, beside other jobs, and memory that is meant to be split over slots is asked for as that of one. Nothing is
-# said. With threads=8 among the resources too, the job gets its 8 slots.
+# asked for the threads of a rule, as the plugins for Slurm and LSF do. The rule's command is run with 8 threads on one
+# slot, with other jobs on the cores that it uses, and all of the memory is asked for that slot. Nothing is said. With
+# threads=8 among the resources too, as in an example of its README, the job gets its 8 slots.
 #
 # Seen with snakemake-executor-plugin-sge 0.6.31 and snakemake 9.27.1, qsub simulated, a rule of 16 GB:
 #   threads: 8: -pe smp 1, h_vmem=16G

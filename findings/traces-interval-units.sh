@@ -3,9 +3,9 @@
 # intervals are whole seconds. sample_interval(idx=...) takes the times of intervals as a pandas DatetimeIndex, and
 # computes with them and with the times of the samples as integers, as if both were of one unit. Python's dates are in
 # microseconds in pandas; an index of numpy's dates of whole seconds is in seconds, and stays so. One would think that a
-# date is a date. A steady power is off by a percent, as differences of numbers of 1e15 are left; a step of power is
-# off by many orders of magnitude, with either sign. Nothing is said. With idx.as_unit("us"), or with a period in place
-# of idx, the means are right.
+# date is a date. A steady power is off by a percent, as differences of numbers of 1e15 are left; a step of power is off
+# by many orders of magnitude, with either sign. Nothing is said. With idx.as_unit("us"), or with a period in place of
+# idx, the means are right.
 #
 # Seen with traces 0.7.0, pandas 3.1.1 and numpy 2.4.6, intervals of 10 s, 100 W but for 300 W from 22 s to 28 s:
 #   microseconds: 100.0 W, 100.0 W, 220.0 W, 100.0 W
