@@ -16,7 +16,10 @@ from scipy import special
 
 from analysis.comparison.changes import ALPHA, COVERAGE, benjamini_hochberg
 from analysis.energy.fit_summary import Coefficient, FitSummary
+from analysis.energy.models import NOT_KNOWN
 
+OPERATION = "c0_"
+"""The beginning of the names of operations' coefficients."""
 UPPER = (1.0 + COVERAGE) / 2.0
 """The quantile at the upper end of an interval."""
 
@@ -28,7 +31,9 @@ class CoefficientRatio:
     ``low``, ``high``: the 95 % interval of this ratio alone; ``high`` is infinite if the reference
     may be 0. ``p``: the probability of such a difference between equal coefficients;
     ``adjusted_p``: corrected for the number of coefficients (Benjamini & Hochberg 1995). The ratio
-    is NaN if the reference is 0, the others if a fit has no intervals.
+    is NaN if the reference is 0, the others if a fit has no intervals. Both p are NaN if the
+    coefficients do not stand for the same: one is for known voltages and the other is not, or one
+    is a power of which the other model has taken the clock trees out.
     """
 
     name: str
@@ -63,6 +68,14 @@ def compare_coefficients(reference: FitSummary, other: FitSummary) -> list[Coeff
         for entry in reference.coefficients
         if entry.name in others and not entry.is_lumped
     ]
+    volts_known = {fit.voltage not in NOT_KNOWN for fit in (reference, other)}
+    if len(volts_known) > 1 or reference.model != other.model:
+        made = [
+            ratio
+            if len(volts_known) == 1 and ratio.name.startswith(OPERATION)
+            else replace(ratio, p=math.nan)
+            for ratio in made
+        ]
     adjusted = benjamini_hochberg(np.array([ratio.p for ratio in made]))
     return [
         replace(ratio, adjusted_p=float(value)) for ratio, value in zip(made, adjusted, strict=True)

@@ -149,7 +149,8 @@ def _print_ratios(first: str, site: str, ratios: Sequence[CoefficientRatio]) -> 
     )
     explain(
         "differs: at most 5 % of these are chance. Coefficients are for the voltages that each fit "
-        "used: where these are estimated or unknown, compare costs at a setting (--core-mhz)"
+        "used: where these are estimated or unknown, compare costs at a setting (--core-mhz). "
+        "Those without a p are of another model or of voltages that one fit does not know"
     )
 
 

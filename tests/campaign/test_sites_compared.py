@@ -77,6 +77,8 @@ def summary(value: float, half: float, n_settings: int) -> FitSummary:
     coefficient = {"name": "c0_dp", "value": value, "unit": "pJ", "low": 0.0, "high": value + half}
     return FitSummary.model_construct(
         site="x",
+        model="choi",
+        voltage="measured",
         n_settings=n_settings,
         coefficients=[Coefficient.model_validate(coefficient)],
     )
@@ -100,6 +102,27 @@ def test_a_ratio_s_interval_covers_the_truth_as_often_as_it_says():
         assert same.significant == (not same.low <= 1.0 <= same.high)
     assert abs(covered / draws - 0.95) < 0.015
     assert abs(alarms / draws - 0.05) < 0.015
+
+
+@pytest.mark.parametrize(
+    ("other", "compared"),
+    [
+        ({}, ["c0_dp", "c1_core"]),
+        ({"voltage": "table"}, ["c0_dp", "c1_core"]),
+        ({"model": "choi+clock"}, ["c0_dp"]),
+        ({"voltage": "floor"}, []),
+        ({"voltage": "unit", "model": "choi+clock"}, []),
+    ],
+)
+def test_what_does_not_stand_for_the_same_is_not_said_to_differ(other, compared):
+    fits = [summary(value, 0.1, 8) for value in (10.0, 20.0)]
+    for fitted in fits:
+        power = fitted.coefficients[0].model_copy(update={"name": "c1_core", "unit": "W/V"})
+        fitted.coefficients.append(power)
+    rows = compare_coefficients(fits[0], fits[1].model_copy(update=other))
+    assert [row.ratio for row in rows] == pytest.approx([2.0, 2.0])
+    assert [row.name for row in rows if row.significant] == compared
+    assert [row.name for row in rows if math.isfinite(row.p)] == compared
 
 
 def test_intervals_of_fits_that_started_from_another_are_those_of_gaussians():
