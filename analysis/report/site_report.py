@@ -60,7 +60,7 @@ def site_report(
     listed: ListedOrder,
     train: Sequence[Setting] | None,
     setting: Setting | None,
-    elsewhere: Observations | None,
+    elsewhere: tuple[Observations, FormRequest] | None,
     tuned: Mapping[str, Collection[str]],
     predicted: Predicted,
 ) -> SiteReport:
@@ -79,7 +79,7 @@ def site_report(
         listed: the order of kernels and settings in figures.
         train: the settings that the holdout fits on; by default a random half.
         setting: of the figures at one setting; by default the fastest.
-        elsewhere: measurements to fit instead of this site's.
+        elsewhere: measurements to fit instead of this site's, and the options of the fit.
         tuned: kernel -> the parameters that its space declares.
         predicted: from the variants of a problem to label -> predicted time and energy.
 
@@ -114,12 +114,15 @@ def site_report(
             raise FitError(f"{site} was not measured at {setting_text(pair)}; known: {texts} ...")
     notes = []
     form = stored.form if stored else FormRequest()
+    training = None
+    if elsewhere is not None:
+        training, form = elsewhere
     try:
-        if elsewhere is None:
+        if training is None:
             model, origin, stale = _fit_to_show(data, stored, findings)
         else:
-            elsewhere, data = with_equal_voltages(elsewhere, data)
-            model, origin, stale = fit(elsewhere, **vars(form)), "of other measurements", ""
+            training, data = with_equal_voltages(training, data)
+            model, origin, stale = fit(training, **vars(form)), "of other measurements", ""
         if not stale:
             data = _with_classes(data, model)
     except FitError as error:
@@ -129,12 +132,12 @@ def site_report(
     posterior = site_posterior(data, measured)
     crossvals = []
     schemes = ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]
-    for scheme in schemes if elsewhere is None else ["fitted-on"]:
+    for scheme in schemes if training is None else ["fitted-on"]:
         try:
             crossvals.append(
                 cross_validate(data, scheme, **vars(form), train=train or None, posterior=posterior)
-                if elsewhere is None
-                else fitted_elsewhere(elsewhere, data, **vars(form))
+                if training is None
+                else fitted_elsewhere(training, data, **vars(form))
             )
         except FitError as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")

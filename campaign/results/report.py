@@ -71,7 +71,8 @@ def report_content(
     ``only``: the name of the only site to include. ``fit_name``: the kept fits to show. ``train``:
     the settings that the holdout fits on; ``setting``: the setting of the figures that show a
     single one. ``kernels``: the names of the kernels to show (default: all); the kept fit is still
-    that of all kernels. ``fitted_on``: instead fit that store's measurements, without ``kernels``.
+    that of all kernels. ``fitted_on``: instead fit that store's measurements, without ``kernels``,
+    with the options of its default fit; where ``fit_name`` is another, with those of that fit.
 
     Raises:
         ArgumentError: no kernel has one of these names.
@@ -127,7 +128,13 @@ def report_content(
             listed=_listed(plan, columns),
             train=train,
             setting=setting,
-            elsewhere=None if fitted_on is None else _training_data(fitted_on, site, kernels),
+            elsewhere=None
+            if fitted_on is None
+            else (
+                _training_data(fitted_on, site, kernels),
+                # The options are those of the fit that was named, in this store.
+                stored.form if stored and stored.keep else kept_form(fitted_on, site),
+            ),
             tuned=tuned_parameters(store),
             predicted=partial(
                 predicted_costs, store, columns, energies=partial(_energies, store, columns, site)

@@ -429,7 +429,7 @@ def store_with_voltages(folder: Path, names: tuple[str, ...]) -> Results:
     return open_store(folder / "s")
 
 
-def test_figures_by_another_store_s_fit_have_energies_at_equal_voltages(tmp_path):
+def test_figures_by_another_store_s_fit_have_its_options_and_equal_voltages(tmp_path):
     known = store_with_voltages(tmp_path / "known", ("core_v", "mem_v"))
     lacking = store_with_voltages(tmp_path / "lacking", ("core_v",))
     for i, (shown, fitted_on) in enumerate([(known, lacking), (lacking, known)]):
@@ -439,6 +439,13 @@ def test_figures_by_another_store_s_fit_have_energies_at_equal_voltages(tmp_path
         drawn_j = pd.read_csv(out / "energy_shares.csv")["predicted_j"].to_numpy()
         assert len(drawn_j) == 4
         assert np.abs(drawn_j[:, None] / judged_j - 1.0).min(axis=1).max() < 1e-6
+    known.fit("x", model="choi", voltage="unit")
+    other = store_with_voltages(tmp_path / "other", ("core_v", "mem_v"))
+    other.figures(tmp_path / "form", formats=["svg"], fitted_on=known)
+    (row,) = pd.read_csv(tmp_path / "form" / "validation.csv").to_dict("records")
+    judged = other.crossval("x", fitted_on=known).as_dict()
+    assert (judged["model"], judged["voltage"]) == ("choi", "unit")
+    assert row["mean_pct"] == pytest.approx(judged["mape_pct"], rel=1e-6) and row["mean_pct"] > 1.0
     none = store_with_voltages(tmp_path / "none", ())
     for i, (shown, fitted_on) in enumerate([(known, none), (none, known)]):
         said = prints(
