@@ -21,6 +21,7 @@ python3 -m venv "$folder/venv"
 
 cat > "$folder/program.py" <<'PYTHON'
 import csv
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,12 @@ def powers_w(folder: Path, reports: int) -> list[float]:
     files = ",".join(f"{group}.csv" for group in EVENTS)
     command = f"-m smartwatts --disable-dram-formula --input csv --model HWPCReport --files {files} "
     command += "--output csv --model PowerReport --directory powers"
-    subprocess.run([sys.executable, *command.split()], cwd=folder, check=True, capture_output=True)
+    for _ in range(5):  # it ends with an error where a part of it starts too slowly
+        shutil.rmtree(folder / "powers", ignore_errors=True)
+        run = subprocess.run([sys.executable, *command.split()], cwd=folder, capture_output=True)
+        if run.returncode == 0:
+            break
+    run.check_returncode()
     found = folder / "powers/node-rapl/PowerReport.csv"
     if not found.exists():
         return []
