@@ -288,8 +288,8 @@ def _measured(
             setup.protocol,
             counters=counters,
             timed_cpus=_timed_cpus(setup.site, team),
-            runs_differ=kernel.starts_ranks,
-        )
+        ),
+        runs_differ=kernel.starts_ranks,
     )
     left_running = _left_running() if kernel.starts_ranks else []
     prepared.check()

@@ -63,9 +63,7 @@ FIRST_REPEATS = 3
 @dataclass(frozen=True)
 class PointSetup:
     """The means to measure one point on this rank: the kernel, its team, meters, clocks, protocol
-    and hardware counters. ``timed_cpus``: the CPUs on which this rank times the core clock.
-    ``runs_differ``: whether each run of the kernel has counts of its own, as that of a program that
-    reports them."""
+    and hardware counters. ``timed_cpus``: the CPUs on which this rank times the core clock."""
 
     prepared: Prepared
     team: Team
@@ -74,7 +72,6 @@ class PointSetup:
     protocol: Protocol
     counters: Counters | None = None
     timed_cpus: frozenset[int] = frozenset()
-    runs_differ: bool = False
 
     @property
     def period_s(self) -> float:
@@ -156,8 +153,9 @@ def sum_over_nodes(team: Team, meters: Sequence[UsedMeter], energy: Energy) -> E
     return added(rank_energy for rank_energy in by_rank if rank_energy is not None)
 
 
-def run_protocol(setup: PointSetup) -> WindowedMeasurement:
-    """Warm up, and measure window after window.
+def run_protocol(setup: PointSetup, *, runs_differ: bool = False) -> WindowedMeasurement:
+    """Warm up, and measure window after window. ``runs_differ``: whether the counts may differ
+    between runs of the kernel, as those that a program reports; if they do, a flag says so.
 
     Raises:
         MeterError: a meter fails, or has stopped updating.
@@ -166,7 +164,7 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
     steps: dict[str, Any] = {}
     flags: list[str] = []
     iteration_s, last_stretch = _warm_up(setup, steps, flags)
-    counts = [setup.prepared.counts()] if setup.runs_differ else []
+    counts = [setup.prepared.counts()] if runs_differ else []
     length_s = _window_length_s(setup, last_stretch, steps, flags)
     iterations = int(team.decide(max(1, math.ceil(length_s / iteration_s * 1.05))))
     windows: list[Window] = []
@@ -175,7 +173,7 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
         before_mhz = setup.timed_mhz()
         window, iterations = _full_window(setup, iterations, length_s)
         refuse_stopped(window.traces, window.end_ns)
-        counts += [setup.prepared.counts()] if setup.runs_differ else []
+        counts += [setup.prepared.counts()] if runs_differ else []
         windows.append(replace(window, timed_mhz=(before_mhz, setup.timed_mhz())))
     if setup.metered and protocol.cool_down_s:
         time.sleep(protocol.cool_down_s)
