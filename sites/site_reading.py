@@ -230,6 +230,19 @@ def _check_meters(site: Site, source: Source) -> None:
             )
 
 
+def _check_classes(site: Site, source: Source) -> None:
+    """Refuse a class of the kernels' counts that belongs to two classes of the site."""
+    owners: dict[str, str] = {}
+    for name, entry in site.classes.items():
+        for counted in entry.counted_as:
+            if owners.setdefault(counted, name) != name:
+                raise source.error(
+                    ("classes", name, "counted_as"),
+                    f"{counted!r} is counted as {owners[counted]!r} already",
+                    "let it belong to one class",
+                )
+
+
 def _check_simulated(site: Site, source: Source) -> None:
     machine = site.simulated
     if machine is None:
@@ -272,6 +285,7 @@ CHECKS: list[Check] = [
     (["clocks", "profiles"], _check_profiles),
     (["clocks", "power_limit", "profiles", "meters"], _check_options),
     (["partitions", "meters"], _check_meters),
+    (["classes"], _check_classes),
     (["simulated", "classes", "domains"], _check_simulated),
 ]
 """Keys -> the check that they agree."""

@@ -368,6 +368,12 @@ TWICE = [
         + "[[legal]]\nmem_mhz = 800\ncore_mhz = [1000]\n" * 2,
         "s.toml:12: legal[1].mem_mhz: found 800 MHz twice",
     ),
+    (
+        CLOCKS + 'control = "cpufreq"\n[classes]\n'
+        'sp = { domain = "core", counted_as = ["l2"] }\n'
+        'dram = { domain = "mem", counted_as = ["l2"] }\n',
+        "s.toml:8: classes.dram.counted_as: 'l2' is counted as 'sp' already",
+    ),
 ]
 
 
