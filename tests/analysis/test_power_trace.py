@@ -72,7 +72,7 @@ def test_a_counter_of_energy_gives_the_power_between_its_readings():
 def test_a_counter_begins_anew_with_each_window():
     """Two windows of 4 W: between them the counter goes from 4 J back to 0, which is no power."""
     both = dataset()
-    row = both["trace_channel"].values.tolist().index("package")
+    row = both["trace_channel"].tolist().index("package")
     first = int(both["row_start"][row])
     both["time_ns"][first : first + 4] = np.array([0, 1, 3, 4]) * 10**9
     both["value"][first : first + 4] = [0.0, 4.0, 0.0, 4.0]

@@ -126,7 +126,8 @@ def test_processes_that_go_on_after_their_program_are_flagged():
 def test_energy_that_other_jobs_may_add_to_is_flagged(
     tmp_path, monkeypatch, domain, exclusive, cpus, flagged
 ):
-    (tmp_path / "p.csv").write_text("time_s,p\n0,100\n0.1,100\n60,100\n")
+    rows = "".join(f"{i / 100},100\n" for i in range(6000))
+    (tmp_path / "p.csv").write_text(f"time_s,p\n{rows}")
     channels = {"p": {"domain": domain, "kind": "power", "unit": "W"}}
     options = {"path": str(tmp_path / "p.csv"), "channels": channels}
     site = Site.model_validate(

@@ -164,7 +164,7 @@ def test_export_and_import_keep_profiles(profiles: Path, tmp_path: Path) -> None
 def test_an_uncore_clock_is_the_second_clock_of_the_model(tmp_path: Path) -> None:
     """The same table, once with the clock as mem_mhz and once as uncore_mhz: the same picks, and
     the same coefficients to the last digit. A memory clock that is always one changes nothing."""
-    rows = simulated_columns("default").to_dataframe().reset_index(drop=True)
+    rows = pd.DataFrame(dict(simulated_columns("default")))
     columns = ["site", "kernel", "params", "repeat", "core_mhz", "mem_mhz", "time_s", "energy_j"]
     table = rows[[*columns, *(name for name in rows if name.startswith("n_"))]]
     found = []
