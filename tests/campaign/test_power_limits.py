@@ -202,6 +202,7 @@ def test_picks_name_the_limit_and_are_the_same_by_every_road(measured: Path) -> 
 
 
 def test_a_policy_and_a_profile_are_refused_under_limits(measured: Path, tmp_path: Path) -> None:
+    answers("fit", measured)
     assert "power limits" in refuses("policy", measured, "-o", tmp_path / "policy.toml")
 
 
