@@ -21,9 +21,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.early import EARLY
 from tests.numeric import NUMERIC
+from tests.seconds import kept, slow
 from tests.session_folder import session_folder, write_in_memory
-from tests.slow import EARLY, SLOW
 from tests.slurm_cluster import use_loopback
 
 pytest_plugins = ["tests.slurm_fixtures", "tests.accounting_fixtures"]
@@ -73,10 +74,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = group_of(item)
         item.add_marker(pytest.mark.xdist_group(group))
-        if group in SLOW:
-            item.add_marker(pytest.mark.slow)
         if item.nodeid.startswith(NUMERIC):
             item.add_marker(pytest.mark.numeric)
+    for item in slow(items, kept()):
+        item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: places.get(group_of(item), len(EARLY)))
 
 

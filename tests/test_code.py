@@ -7,11 +7,13 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.early import EARLY
 from tests.import_graph import circles, files_by_module, import_graph, is_in
-from tests.slow import EARLY, IN_CHECK
+from tests.seconds import ALWAYS, NEVER, kept, slow
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("campaign", "dvfs", "kernels", "sites", "analysis")
@@ -120,15 +122,29 @@ def test_no_circles(graphs):
     assert circles(inside) == []
 
 
-@pytest.mark.parametrize("name", [name for name in EARLY if name != "slurm"])
-def test_what_begins_early_exists(name):
+@pytest.mark.parametrize("name", sorted({*EARLY, *NEVER} - {"slurm"}))
+def test_what_begins_early_or_is_left_out_exists(name):
     path, _, test = name.partition("::")
     text = "".join(file.read_text() for file in ROOT.glob(f"{path}*") if file.is_file())
     assert f"def {test}" in text if test else list(ROOT.glob(f"{path}*"))
 
 
-def test_what_make_check_does_although_it_takes_long_begins_early():
-    assert {*IN_CHECK} <= {*EARLY}
+def test_functions_whose_seconds_are_kept_exist():
+    texts = {file: (ROOT / file).read_text() for file in {name.split("::")[0] for name in kept()}}
+    parts = ((name, name.split("::")[0], name.split("::")[-1]) for name in kept())
+    assert [name for name, file, test in parts if f"def {test}(" not in texts[file]] == []
+
+
+def test_make_check_runs_the_first_cases_of_what_takes_long():
+    cases = {"a.py::whole": 3, "a.py::part": 8, "a.py::none": 2, ALWAYS: 1, NEVER[0]: 1}
+    items = [
+        SimpleNamespace(nodeid=f"{name}[{case}]") for name, n in cases.items() for case in range(n)
+    ]
+    left_out = slow(items, {"a.py::part": 2.0, "a.py::none": 9.0, ALWAYS: 40.0})
+    assert [item.nodeid for item in left_out] == [
+        *(f"a.py::part[{case}]" for case in range(2, 8)),
+        *("a.py::none[0]", "a.py::none[1]", f"{NEVER[0]}[0]"),
+    ]
 
 
 def write_modules(root: Path, **texts: str) -> tuple[dict[str, set[str]], dict[str, set[str]]]:

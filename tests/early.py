@@ -1,9 +1,14 @@
 """What takes half a minute or more, the longest first: files, and tests that need no fixture of
 their file. It begins first, so that no process still works on it when the others have nothing left.
+The clocks' tests fork thousands of times, which takes the longer the more memory their process
+holds: they begin before those that fill it.
 """
 
 EARLY = (
     "slurm",
+    "tests/sites/test_clock_contract.py",
+    "tests/sites/test_command_clocks.py",
+    "tests/sites/test_profile_controls.py",
     "tests/campaign/test_run_local.py",
     "tests/security/",
     "tests/kernels/test_fmm",
@@ -11,14 +16,12 @@ EARLY = (
     "tests/docs/test_commands.py",
     "tests/campaign/test_long_tables.py",
     "tests/campaign/test_next.py",
-    "tests/sites/test_clock_contract.py",
     "tests/faults/test_local_faults.py::test_runs_that_were_harmed",
     "tests/campaign/test_demo_fmm.py",
     "tests/campaign/test_crossval_of_kept_fit.py",
     "tests/test_installed_package.py",
     "tests/docs/test_papers.py",
     "tests/campaign/test_exec.py",
-    "tests/sites/test_command_clocks.py",
     "tests/sites/test_meter_contract.py",
     "tests/faults/test_changed_stores.py",
     "tests/kernels/test_sources.py",
@@ -30,7 +33,6 @@ EARLY = (
     "tests/campaign/test_profiles.py",
     "tests/analysis/test_figures.py",
     "tests/analysis/test_next_measurements.py::test_where_noise",
-    "tests/sites/test_profile_controls.py",
     "tests/kernels/cuda/test_mma.py",
     "tests/kernels/cuda/products/test_dgemm.py",
     "tests/docs/test_site.py::test_the_site_is_built",
@@ -47,20 +49,3 @@ EARLY = (
     "tests/docs/test_extending.py::test_an_example",
     "tests/faults/test_checker.py",
 )
-IN_CHECK = (
-    "tests/test_code.py",
-    "tests/campaign/test_exec.py",
-    "tests/sites/test_command_clocks.py",
-    "tests/sites/test_meter_contract.py",
-    "tests/kernels/test_sources.py",
-    "tests/kernels/cuda/test_fmm_whole_counts.py",
-    "tests/campaign/test_site_draft.py",
-    "tests/campaign/test_profiles.py",
-    "tests/sites/test_profile_controls.py",
-    "tests/kernels/cuda/test_mma.py",
-    "tests/kernels/cuda/products/test_dgemm.py",
-    "tests/campaign/test_store.py",
-    "tests/campaign/test_round_trip.py",
-)
-SLOW = tuple(name for name in EARLY if name not in IN_CHECK)
-"""What ``make check`` leaves out."""
