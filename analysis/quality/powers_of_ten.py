@@ -72,7 +72,7 @@ def time_levels(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
         for n in counts.values():
             rate = np.nan_to_num(n / time_s)
             second, best = np.sort(rate, axis=0)[-2:]
-            least_s += np.nan_to_num(n / best)
+            least_s += np.where(best > 0, n / best, 0.0)
             best_other = np.where(rate == best, second, best)
             comparable = (rate > 0) & (best_other > 0)
             log_factors.append(_medians(np.where(comparable, np.log(rate / best_other), np.nan), 1))

@@ -381,3 +381,22 @@ def test_energies_that_are_replayed_from_a_recording_are_named():
     (finding,) = (one for one in findings if one.check == "meter")
     assert finding.severity == "warning" and finding.rows.tolist() == [3, 5]
     assert "in 2 rows the energy is replayed from a recording" in finding.text
+
+
+@pytest.mark.filterwarnings("error")
+def test_settings_at_which_no_kernel_of_a_class_was_measured_give_no_warning():
+    """Integer kernels at two clocks, and kernels of two further classes at two others."""
+    rng = np.random.default_rng(0)
+    table = sweep(0, repeats=1).head(24).assign(mem_mhz=800.0)
+    kernel = np.arange(24) // 2
+    is_integer = kernel % 2 == 1
+    table = table.assign(
+        kernel=[f"k{k}" for k in kernel],
+        core_mhz=np.where(is_integer, 500.0, 600.0) + 200.0 * (np.arange(24) % 2),
+        time_s=rng.uniform(1.0, 1.1, 24),
+        energy_j=50.0,
+        n_int=np.where(is_integer, 1e9 * (kernel + 1), np.nan),
+        n_sp=np.where(is_integer, np.nan, 1e9 * (kernel + 1)),
+        n_dp=np.where(is_integer, np.nan, 1e8 * (kernel + 2)),
+    )
+    check(as_columns(table), "s")
