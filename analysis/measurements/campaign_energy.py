@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from dvfs.dataset import Columns, complete_rows
 from dvfs.groups import Groups
 from dvfs.kernel_instance import kernels_of_rows
 from dvfs.texts import Texts
-
-if TYPE_CHECKING:
-    pass
 
 J_PER_KWH = 3.6e6
 DAY_H = 24

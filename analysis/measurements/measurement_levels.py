@@ -11,16 +11,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from analysis.measurements.campaign_energy import node_counts
 from analysis.measurements.provenance import estimated_energies
 from dvfs.dataset import RECORDED_PREFIX, Columns, complete_rows
-
-if TYPE_CHECKING:
-    pass
 
 LEAST_CORE_PHASE_S = 60.0
 LONGEST_SAMPLE_S = 1.02

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from dvfs.errors import UserError, unknown_name
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows, relabelled
 from dvfs.setting import LegalVolts, Setting, axis_values, clock_columns, distinct_settings
-
-if TYPE_CHECKING:
-    pass
 
 OFF_CLOCK = 0.02
 """The relative deviation from the requested core clock beyond which a clock was not held."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,6 @@ from analysis.measurements.phase_energy import WINDOW, read_samples
 from dvfs.dataset import OK, PHASE_PREFIX, Columns
 from dvfs.kernel_instance import kernel_instances
 from dvfs.setting import AXES, Setting
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +27,6 @@ from dvfs.dataset import (
     Columns,
 )
 from dvfs.texts import Texts
-
-if TYPE_CHECKING:
-    pass
 
 TOLERANCE_PCT = 2.0
 """The default tolerance between a rate and the factor times the clock, in %."""
