@@ -47,7 +47,7 @@ OF_A_SITE = [
     "predict S --site {site} --objective edp --json",
     "predict S --site {site} --max-slowdown 0.1 --json",
     "roofline S --site {site} --json",
-    "next S --site {site} --points 8 --output n.toml --json",
+    "next S --site {site} --points 8 --budget 1000 --output n.toml --json",
     "variants S --site {site} --json",
 ]
 OF_A_STORE = ["status S --json", "failures S --json", "compare S S --json"]
