@@ -10,7 +10,12 @@ import numpy as np
 from scipy import special
 
 from analysis.choice.objectives import ENERGY, Objective
-from analysis.measurements.observations import Observations, rows_by_kernel
+from analysis.measurements.observations import (
+    Observations,
+    cell_means,
+    kernel_names,
+    kernel_numbers,
+)
 from analysis.ties import equally_fast, first_least, highest, time_noise
 from dvfs.setting import Setting
 
@@ -183,14 +188,6 @@ def comparable(measured: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return best
 
 
-def _by_setting(data: Observations, rows: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the settings of some rows, and the means over repeats of energy, time and ``more``."""
-    settings, index = np.unique(data.setting[rows], return_inverse=True)
-    n = np.bincount(index)
-    values = (data.energy_j, data.time_s, *more)
-    return settings, *(np.bincount(index, value[rows]) / n for value in values)
-
-
 def case_losses(
     data: Observations,
     predicted: Predicted,
@@ -211,33 +208,41 @@ def case_losses(
     """
     noise = time_noise(data) if noise is None else noise
     top = highest_clocks(data.settings)
-    predicted_rows = np.isfinite(predicted.energy_j)
-    fold = rankings.fold[predicted_rows] if rankings is not None else np.zeros(0)
-    physics = predicted if physics is None else physics
-    data = data.take(predicted_rows)
-    by_row = [
-        values[predicted_rows]
-        for prediction in (predicted, physics)
-        for values in (prediction.energy_j, prediction.time_s)
+    is_predicted = np.isfinite(predicted.energy_j)
+    rows = slice(None) if is_predicted.all() else np.flatnonzero(is_predicted)
+    data = data.take(rows)
+    labels, number = kernel_names(data), kernel_numbers(data)
+    all_means = [
+        cell_means(data, labels, values)
+        for values in (
+            *(data.energy_j, data.time_s),
+            *(predicted.energy_j[rows], predicted.time_s[rows]),
+            *(() if physics is None else (physics.energy_j[rows], physics.time_s[rows])),
+        )
     ]
+    repeats = np.zeros((len(labels), len(data.settings)), np.int64)
+    np.add.at(repeats, (number, data.setting), 1)
+    folds = np.zeros((len(labels), 0 if rankings is None else len(rankings.rank)), bool)
+    if rankings is not None:
+        folds[number, rankings.fold[rows]] = True
     cases = []
-    for kernel, rows in rows_by_kernel(data):
-        settings, measured_j, time_s, *means = _by_setting(data, rows, *by_row)
+    for k, kernel in enumerate(labels):
+        settings = np.flatnonzero(repeats[k])
         if len(settings) < 2:
             continue
-        repeats = np.unique(data.setting[rows], return_counts=True)[1]
-        tied = equally_fast(time_s, noise[kernel] * time_s / np.sqrt(repeats))
+        measured_j, time_s, *means = (values[k, settings] for values in all_means)
+        tied = equally_fast(time_s, noise[kernel] * time_s / np.sqrt(repeats[k, settings]))
         raced = highest([data.settings[s] for s in settings], tied, time_s)
         score = objective.score(measured_j, time_s)
         over_pct = (score / score.min() - 1.0) * 100.0
         no_loss = np.zeros(0)
         lost_pct = {
             "picks": over_pct[first_least(objective.score(*means[:2]))],
-            "physics": over_pct[first_least(objective.score(*means[2:]))],
+            "physics": over_pct[first_least(objective.score(*means[-2:]))],
             "race_to_halt": over_pct[raced],
             "race_to_halt_best": over_pct[tied].min(),
             "highest_clocks": over_pct[settings == top] if top is not None else no_loss,
-            "best_single": over_pct[_best_single(rankings, fold[rows], settings)]
+            "best_single": over_pct[_best_single(rankings.rank[folds[k]][:, settings])]
             if rankings is not None
             else no_loss,
             "perf_per_watt": over_pct[_perf_per_watt(data, settings)],
@@ -252,10 +257,9 @@ def case_losses(
     return cases
 
 
-def _best_single(rankings: FoldRankings, fold: np.ndarray, settings: np.ndarray) -> np.ndarray:
-    """Return each fold's best single setting, an index into ``settings``; folds without one are
-    left out."""
-    rank = rankings.rank[np.ix_(np.unique(fold), settings)]
+def _best_single(rank: np.ndarray) -> np.ndarray:
+    """Return each fold's best single setting; folds without one are left out. ``rank``: float64
+    (folds, settings), as in :class:`FoldRankings`."""
     return np.asarray(rank[np.isfinite(rank).any(axis=1)].argmin(axis=1))
 
 

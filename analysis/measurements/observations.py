@@ -475,7 +475,7 @@ def distinct_kernels(labels: Iterable[str]) -> tuple[list[str], np.ndarray]:
 
 def kernel_names(data: Observations) -> list[str]:
     """The labels of the kernels that have rows, sorted."""
-    return [data.kernels[index] for index in np.unique(data.kernel).tolist()]
+    return [data.kernels[index] for index in np.flatnonzero(np.bincount(data.kernel)).tolist()]
 
 
 def rows_by_kernel(data: Observations) -> Iterator[tuple[str, np.ndarray]]:
