@@ -571,8 +571,7 @@ def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
     without counts. A row with counts takes the classes' coefficients; its kernel has lumped ones as
     well if training rows lack counts, which fits only if other training rows have them.
     """
-    with_counts, without = (
-        np.isin(held_out.kernel, training.kernel[rows])
-        for rows in (training.has_counts, ~training.has_counts)
-    )
+    trained = np.zeros((2, len(training.kernels)), bool)
+    trained[training.has_counts.astype(int), training.kernel] = True
+    without, with_counts = trained[:, held_out.kernel]
     return np.asarray(np.where(held_out.has_counts, with_counts | ~without, without))
