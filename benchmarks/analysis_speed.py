@@ -95,8 +95,8 @@ def main() -> int:
             (f"leave-one-setting-out, auto, V estimated: {shown}", loso(titan, "auto", "floor")),
         ]
     if not arguments.no_quality:
-        dataset, site = quality_columns()
-        works.append((f"quality checks: {QUALITY_ROWS:,} rows", lambda: check(dataset, site)))
+        columns, site = quality_columns()
+        works.append((f"quality checks: {QUALITY_ROWS:,} rows", lambda: check(columns, site)))
     print(f"{platform.platform()}, {platform.machine()}; seconds, of {arguments.repeats} runs")
     print(f"{'':<66}{'median':>8}{'least':>8}{'most':>8}")
     for name, work in works:

@@ -55,8 +55,8 @@ def boards_apart(spread, boards):
     for seed in range(boards):
         name = f"board-{spread:g}-{seed}"
         site = other_board(spread, seed, name)
-        dataset = simulated_columns("default", f"{name} ", PER_FAMILY, site)
-        all_boards.append(observations(dataset, name, DOMAINS))
+        columns = simulated_columns("default", f"{name} ", PER_FAMILY, site)
+        all_boards.append(observations(columns, name, DOMAINS))
     return all_boards
 
 

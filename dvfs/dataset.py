@@ -255,15 +255,15 @@ class Columns(Mapping[str, "np.ndarray"]):
         return len(self.arrays)
 
 
-def count_columns(dataset: Columns) -> dict[str, str]:
+def count_columns(columns: Columns) -> dict[str, str]:
     """Class of operations -> the variable that has its counts, sorted."""
-    names = sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX))
+    names = sorted(name for name in map(str, columns) if name.startswith(COUNT_PREFIX))
     return {name.removeprefix(COUNT_PREFIX): name for name in names}
 
 
-def complete_rows(dataset: Columns, site: str) -> np.ndarray:
+def complete_rows(columns: Columns, site: str) -> np.ndarray:
     """bool (measurement,): the rows of a site whose points are done."""
-    sites, statuses = dataset.texts("site"), dataset.texts("status")
+    sites, statuses = columns.texts("site"), columns.texts("status")
     at_site = sites.array(bool, [name == site for name in sites.values])
     is_done: np.ndarray = statuses.array(bool, [*map(is_complete, statuses.values)])
     complete: np.ndarray = at_site & is_done

@@ -137,17 +137,17 @@ def _params_of(text: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def dataset_kernels(dataset: Columns) -> dict[tuple[str, str], KernelInstance]:
+def kernels_by_pair(columns: Columns) -> dict[tuple[str, str], KernelInstance]:
     """The instance of each (kernel, params) of a store's measurements."""
-    return kernel_instances(_pairs(dataset)[0])
+    return kernel_instances(_pairs(columns)[0])
 
 
-def kernels_of_rows(dataset: Columns) -> tuple[list[KernelInstance], np.ndarray]:
+def kernels_of_rows(columns: Columns) -> tuple[list[KernelInstance], np.ndarray]:
     """The distinct instances of a store's measurements, sorted by label, and each row's index into
     them, int64 (rows,)."""
     import numpy as np  # noqa: PLC0415
 
-    pairs, pair_indices = _pairs(dataset)
+    pairs, pair_indices = _pairs(columns)
     instances = kernel_instances(pairs)
     by_label = {instance.label: instance for instance in instances.values()}
     index = {label: i for i, label in enumerate(sorted(by_label))}
@@ -155,13 +155,13 @@ def kernels_of_rows(dataset: Columns) -> tuple[list[KernelInstance], np.ndarray]
     return [by_label[label] for label in index], index_of_pair[pair_indices]
 
 
-def _pairs(dataset: Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
+def _pairs(columns: Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
     """The distinct (kernel, params), and the index of each row's pair, int64 (rows,)."""
     from dvfs.groups import Groups  # noqa: PLC0415
     from dvfs.texts import Texts, group_codes  # noqa: PLC0415
 
-    kernel = dataset.texts("kernel")
-    has_params = "params" in dataset
-    params = dataset.texts("params") if has_params else Texts.same("", len(kernel))
+    kernel = columns.texts("kernel")
+    has_params = "params" in columns
+    params = columns.texts("params") if has_params else Texts.same("", len(kernel))
     groups = Groups(group_codes([kernel, params]))
     return [(kernel[i], params[i]) for i in groups.firsts.tolist()], groups.numbers()

@@ -202,19 +202,19 @@ def number_columns(settings: Iterable[Setting]) -> np.ndarray:
     return np.array([setting.numbers for setting in settings], float).reshape(-1, len(NUMBERS))
 
 
-def axis_values(data: Columns, rows: np.ndarray) -> list[np.ndarray]:
+def axis_values(columns: Columns, rows: np.ndarray) -> list[np.ndarray]:
     """The columns of :data:`AXES` at some rows of a table, (rows,) each, for
     :func:`distinct_settings`."""
     import numpy as np  # noqa: PLC0415
 
     numbers = [np.broadcast_to(np.nan, len(rows))] * len(NUMBERS)
     for i, name in enumerate(NUMBERS):
-        if name in data:
-            column = np.asarray(data[name], float)
+        if name in columns:
+            column = np.asarray(columns[name], float)
             is_constant = column.strides == (0,) and len(column)
             numbers[i] = np.broadcast_to(column[0], len(rows)) if is_constant else column[rows]
-    if "profile" in data:
-        names = data.texts("profile")
+    if "profile" in columns:
+        names = columns.texts("profile")
         if len(names.values) > 1 or names.values != [""]:
             return [*numbers, np.asarray(names[rows]).astype(str)]
     return [*numbers, np.broadcast_to(np.array(""), len(rows))]

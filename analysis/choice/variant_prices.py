@@ -58,14 +58,14 @@ def times_without(variants: MeasuredVariants, test: np.ndarray) -> np.ndarray:
         fitted = _fitted(variants, in_family & ~test, False)
         if fitted is not None:
             rows = in_family & test
-            time_s[rows] = fitted.of({name: c[rows] for name, c in variants.columns.items()})
+            time_s[rows] = fitted.of({name: c[rows] for name, c in variants.time_terms.items()})
     return time_s
 
 
 def _fitted(variants: MeasuredVariants, rows: np.ndarray, intervals: bool) -> LinearCost | None:
-    columns = {name: column[rows] for name, column in variants.columns.items()}
+    terms = {name: values[rows] for name, values in variants.time_terms.items()}
     try:
-        return fit_linear_cost(columns, variants.time_s[rows], intervals=intervals)
+        return fit_linear_cost(terms, variants.time_s[rows], intervals=intervals)
     except PredictionError:
         return None
 

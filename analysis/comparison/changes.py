@@ -231,11 +231,11 @@ def compare_site(
     """
     frames = []
     notes: list[str] = []
-    for side, dataset, mask in (("before", before, rows_before), ("after", after, rows_after)):
-        complete = complete_rows(dataset, site)
+    for side, columns, mask in (("before", before, rows_before), ("after", after, rows_after)):
+        complete = complete_rows(columns, site)
         index = np.flatnonzero(complete if mask is None else complete & mask)
-        frames.append(site_frame(dataset, index))
-        estimated = estimated_energies(dataset, index) != ""
+        frames.append(site_frame(columns, index))
+        estimated = estimated_energies(columns, index) != ""
         if estimated.any():
             n = int(estimated.sum())
             notes.append(f"{side}: the energies of {n} measurements are estimated, not measured")

@@ -43,18 +43,18 @@ class Rows:
         return np.asarray(2 * self.cell + self.after)
 
 
-def site_frame(dataset: Columns, rows: np.ndarray) -> pd.DataFrame:
+def site_frame(columns: Columns, rows: np.ndarray) -> pd.DataFrame:
     """Measurements of a site, with the columns for a comparison. ``rows``: int64 indices."""
     names = [*CELL[:4], "node", "repeat", "simulated", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
-    values = {name: np.asarray(dataset[name])[rows] for name in names}
-    values |= dict(zip(AXES, axis_values(dataset, rows), strict=True))
+    values = {name: np.asarray(columns[name])[rows] for name in names}
+    values |= dict(zip(AXES, axis_values(columns, rows), strict=True))
     frame: pd.DataFrame = pd.DataFrame(values)
     for name in ("partition", "kernel", "params", "node"):
         frame[name] = [str(value) for value in frame[name]]
     # A row of a foreign table has its node as partition, or "imported" if it names none.
-    if "imported" in dataset:
-        imported = np.asarray(dataset["imported"])[rows]
+    if "imported" in columns:
+        imported = np.asarray(columns["imported"])[rows]
         is_node = (frame["partition"] == frame["node"]) & (frame["partition"] != "")
         frame.loc[imported & is_node, "partition"] = "imported"
     frame.loc[frame["simulated"], "node"] = SIMULATED_NODE
@@ -102,13 +102,13 @@ def common_rows(
     )
 
 
-def instances_of(*datasets: Columns) -> dict[tuple[str, str], KernelInstance]:
-    """(kernel, params) -> instance, with a label that is unique in all datasets."""
+def instances_of(*sides: Columns) -> dict[tuple[str, str], KernelInstance]:
+    """(kernel, params) -> instance, with a label that is unique in all of them."""
     pairs = {
         (str(kernel), str(params))
-        for dataset in datasets
+        for columns in sides
         for kernel, params in zip(
-            *(np.asarray(dataset[name]).tolist() for name in ("kernel", "params")), strict=True
+            *(np.asarray(columns[name]).tolist() for name in ("kernel", "params")), strict=True
         )
     }
     return kernel_instances(pairs)

@@ -96,18 +96,18 @@ class CampaignEnergy:
     estimated: np.ndarray
 
 
-def campaign_energy(dataset: Columns, site: str) -> CampaignEnergy | None:
+def campaign_energy(columns: Columns, site: str) -> CampaignEnergy | None:
     """The energies of a site's complete measurements in a store; None if it has none."""
-    if "site" not in dataset:
+    if "site" not in columns:
         return None
-    rows = np.flatnonzero(complete_rows(dataset, site))
+    rows = np.flatnonzero(complete_rows(columns, site))
     if not len(rows):
         return None
     iterations, time_s, energy_j, start_unix_s = (
-        np.asarray(dataset[name])[rows].astype(float)
+        np.asarray(columns[name])[rows].astype(float)
         for name in ("iterations", "time_s", "energy_j", "start_unix_s")
     )
-    kernels, kernel_of = kernels_of_rows(dataset)
+    kernels, kernel_of = kernels_of_rows(columns)
     groups = Groups(kernel_of[rows])
     duration_s = time_s * iterations
     return CampaignEnergy(
@@ -118,9 +118,9 @@ def campaign_energy(dataset: Columns, site: str) -> CampaignEnergy | None:
         iterations=iterations,
         energy_kwh=np.where(energy_j > 0, energy_j, np.nan) * iterations / J_PER_KWH,
         duration_s=duration_s,
-        node_h=duration_s / 3600.0 * node_counts(dataset.texts("node")[rows]),
+        node_h=duration_s / 3600.0 * node_counts(columns.texts("node")[rows]),
         start_unix_s=start_unix_s,
-        estimated=estimated_energies(dataset, rows) != "",
+        estimated=estimated_energies(columns, rows) != "",
     )
 
 

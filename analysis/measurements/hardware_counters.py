@@ -45,21 +45,21 @@ class KernelCounters:
     least_share: float
 
 
-def kernel_counters(dataset: Columns, site: str) -> list[KernelCounters]:
+def kernel_counters(columns: Columns, site: str) -> list[KernelCounters]:
     """The counters of every kernel of a site that has any, by label."""
-    kernels, kernel_of = kernels_of_rows(dataset)
-    complete = complete_rows(dataset, site)
+    kernels, kernel_of = kernels_of_rows(columns)
+    complete = complete_rows(columns, site)
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-    texts = np.asarray(dataset["provenance"])
+    texts = np.asarray(columns["provenance"])
     for row in np.flatnonzero(complete & mention(texts, f'"{COUNTERS}"')).tolist():
         counters = json.loads(texts[row]).get(COUNTERS)
         if counters:
             by_label[kernels[kernel_of[row]].label].append((row, counters))
-    return [_summary(dataset, label, rows) for label, rows in sorted(by_label.items())]
+    return [_summary(columns, label, rows) for label, rows in sorted(by_label.items())]
 
 
 def _summary(
-    dataset: Columns, label: str, rows: list[tuple[int, dict[str, Any]]]
+    columns: Columns, label: str, rows: list[tuple[int, dict[str, Any]]]
 ) -> KernelCounters:
     per_cycle, counted, ratios = [], defaultdict(list), defaultdict(list)
     least_share = 1.0
@@ -71,7 +71,7 @@ def _summary(
         for name, value in counters.get("derived", {}).items():
             counted[name].append(value)
             column = f"{COUNT_PREFIX}{name}"
-            exact = float(np.asarray(dataset[column])[row]) if column in dataset else math.nan
+            exact = float(np.asarray(columns[column])[row]) if column in columns else math.nan
             if exact > 0:
                 ratios[name].append(value / exact)
     return KernelCounters(

@@ -90,26 +90,26 @@ Need = tuple[int, bool, str]
 """A condition: the lowest level that needs it, whether it holds, and its description."""
 
 
-def metered(dataset: Columns, site: str) -> Metered | None:
+def metered(columns: Columns, site: str) -> Metered | None:
     """How a site was measured; None if it has no complete measurement or is simulated.
-    ``dataset``: a store's."""
-    if "site" not in dataset:
+    ``columns``: a store's."""
+    if "site" not in columns:
         return None
-    rows = np.flatnonzero(complete_rows(dataset, site))
-    if not len(rows) or np.asarray(dataset["simulated"])[rows].any():
+    rows = np.flatnonzero(complete_rows(columns, site))
+    if not len(rows) or np.asarray(columns["simulated"])[rows].any():
         return None
-    meters, params, node = (dataset.texts(name)[rows] for name in ("meters", "params", "node"))
+    meters, params, node = (columns.texts(name)[rows] for name in ("meters", "params", "node"))
     counting = [_counting_channels(text) for text in meters.values]
     time_s, energy_j, iterations = (
-        np.asarray(dataset[name])[rows].astype(float)
+        np.asarray(columns[name])[rows].astype(float)
         for name in ("time_s", "energy_j", "iterations")
     )
     is_counted = meters.array(bool, [bool(channels) for channels in counting])
-    is_metered = is_counted & (energy_j > 0) & (estimated_energies(dataset, rows) == "")
+    is_metered = is_counted & (energy_j > 0) & (estimated_energies(columns, rows) == "")
     metered_rows = np.flatnonzero(is_metered)
     if not len(metered_rows):
         return Metered(n=len(rows), unmetered=len(rows))
-    texts = np.asarray(dataset["provenance"])[rows[metered_rows]].tolist()
+    texts = np.asarray(columns["provenance"])[rows[metered_rows]].tolist()
     records = [json.loads(text or "{}") for text in texts]
     codes = meters[metered_rows].codes
     row_channels = [counting[i] for i in codes.tolist()]

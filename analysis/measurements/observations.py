@@ -138,13 +138,13 @@ class Observations:
         return np.asarray(np.any([np.isfinite(v) for v in self.counts.values()], axis=0))
 
 
-def site_names(dataset: Columns) -> list[str]:
+def site_names(columns: Columns) -> list[str]:
     """The sites of a store's measurements, sorted."""
-    return sorted(dataset.texts("site").values) if "site" in dataset else []
+    return sorted(columns.texts("site").values) if "site" in columns else []
 
 
 def observations(
-    dataset: Columns,
+    columns: Columns,
     site: str,
     domains: dict[str, str] | None = None,
     legal: LegalVolts | None = None,
@@ -160,38 +160,38 @@ def observations(
     """
 
     def column(name: str) -> np.ndarray:
-        return np.asarray(dataset[name])
+        return np.asarray(columns[name])
 
-    sites = site_names(dataset)
+    sites = site_names(columns)
     if site not in sites:
         raise FitError(f"--site: {unknown_name('site', site, sites)}")
     energy_j = column("energy_j")
     time_s = column("time_s")
-    complete = complete_rows(dataset, site)
+    complete = complete_rows(columns, site)
     rows = np.flatnonzero(complete & (energy_j > 0) & (time_s > 0))
     if not len(rows):
         n = int((column("site") == site).sum())
         none = f"none of the {n} measurements of {site} can be fitted"
-        if complete.any() and "imported" in dataset and column("imported")[complete].all():
+        if complete.any() and "imported" in columns and column("imported")[complete].all():
             raise FitError(f"{none}: the imported table has their times, and no energy or power")
         no_meter = "their energy is missing: this site has no meter"
         reason = no_meter if complete.any() else "none succeeded"
         raise FitError(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
-    all_kernels, kernel_of_row = kernels_of_rows(dataset)
+    all_kernels, kernel_of_row = kernels_of_rows(columns)
     used, kernel = np.unique(kernel_of_row[rows], return_inverse=True)
     instances = [all_kernels[i] for i in used.tolist()]
     kernels = [instance.label for instance in instances]
-    refuse_other_ranks(dataset, rows, kernels, kernel)
+    refuse_other_ranks(columns, rows, kernels, kernel)
     counts = {}
-    for name, count_column in count_columns(dataset).items():
+    for name, count_column in count_columns(columns).items():
         values = column(count_column)[rows].astype(float)
         if np.isfinite(values).any():
             counts[name] = values
 
     def numbers(name: str) -> np.ndarray:
-        return column(name)[rows].astype(float) if name in dataset else np.full(len(rows), np.nan)
+        return column(name)[rows].astype(float) if name in columns else np.full(len(rows), np.nan)
 
-    requested = axis_values(dataset, rows)
+    requested = axis_values(columns, rows)
     settings, setting = distinct_settings(*requested)
     for name, values in counts.items():
         if not np.isfinite(values).all():
@@ -200,7 +200,7 @@ def observations(
     core_v, mem_v = numbers("core_v"), numbers("mem_v")
     core_mhz = clocks_run_at(requested[0], numbers("core_mhz_achieved"), requested[3])
     mem_mhz = second_clock(site, requested[1], requested[2])
-    origins = dataset.texts("voltage_origin")[rows]
+    origins = columns.texts("voltage_origin")[rows]
     is_tabulated = origins.array(bool, [name != "measured" for name in origins.values])
     core_v = _volts_at(core_mhz, requested[0], core_v, is_tabulated, legal or {})
     voltage = "+".join(sorted(set(origins.present()) - {""})) or "unit"
@@ -209,7 +209,7 @@ def observations(
         voltage = "unit"
     known_mem_v = None if voltage == "unit" else _filled_volts(mem_mhz, mem_v)
     unit_v = np.ones(len(rows))
-    proofs = clock_proofs(dataset, rows)
+    proofs = clock_proofs(columns, rows)
     default_domains = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
         site=site,
@@ -227,15 +227,15 @@ def observations(
         voltage=voltage,
         setting=setting,
         settings=settings,
-        energy_std_j=numbers("energy_std_j") if "energy_std_j" in dataset else None,
-        node=column("node")[rows].astype(object) if "node" in dataset else None,
+        energy_std_j=numbers("energy_std_j") if "energy_std_j" in columns else None,
+        node=column("node")[rows].astype(object) if "node" in columns else None,
         instances=dict(zip(kernels, instances, strict=True)),
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
-        estimated_energies=bool((estimated_energies(dataset, rows) != "").any()),
+        estimated_energies=bool((estimated_energies(columns, rows) != "").any()),
         mem_volts_known=known_mem_v is not None,
         perf_per_watt_mhz=float(
-            json.loads(dataset.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
+            json.loads(columns.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
         ),
     )
 
@@ -358,13 +358,13 @@ def by_clocks(data: Observations) -> Observations:
 
 
 def refuse_other_ranks(
-    dataset: Columns, rows: np.ndarray, kernels: Sequence[str], kernel: np.ndarray
+    columns: Columns, rows: np.ndarray, kernels: Sequence[str], kernel: np.ndarray
 ) -> None:
     """Raise FitError for a kernel that was measured with different numbers of MPI ranks, which are
     different kernels. ``kernel``: each row's index into ``kernels``."""
-    if "ranks" not in dataset:
+    if "ranks" not in columns:
         return
-    ranks = np.asarray(dataset["ranks"])[rows]
+    ranks = np.asarray(columns["ranks"])[rows]
     _, first = np.unique(kernel, return_index=True)
     for i in np.flatnonzero(ranks != ranks[first][kernel])[:1]:
         raise FitError(

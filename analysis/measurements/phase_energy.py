@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.measurements.observations import FitError, refuse_other_ranks, setting_text
 from dvfs.dataset import OK, PHASE_PREFIX, Columns
-from dvfs.kernel_instance import KernelInstance, dataset_kernels
+from dvfs.kernel_instance import KernelInstance, kernels_by_pair
 from dvfs.setting import Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def has_phases(channels: np.ndarray) -> bool:
     return any(str(name).startswith(PHASE_PREFIX) for name in channels.tolist())
 
 
-def phase_splits(dataset: Columns, site: str) -> tuple[list[PhaseSplit], list[str]]:
+def phase_splits(columns: Columns, site: str) -> tuple[list[PhaseSplit], list[str]]:
     """The split of every kernel of a site that marks phases, at its fastest setting and at the one
     of least energy; and notes on kernels that could not be split.
 
@@ -69,12 +69,12 @@ def phase_splits(dataset: Columns, site: str) -> tuple[list[PhaseSplit], list[st
     the order of settings. Only the samples of these settings are read.
 
     Args:
-        dataset: a store's, with its traces.
+        columns: a store's, with its traces.
         site: the site's name.
     """
 
     def column(name: str) -> np.ndarray:
-        return np.asarray(dataset[name])
+        return np.asarray(columns[name])
 
     if not has_phases(column("trace_channel")):
         return [], []
@@ -83,11 +83,11 @@ def phase_splits(dataset: Columns, site: str) -> tuple[list[PhaseSplit], list[st
     marked = np.unique(column("trace_measurement")[marks])
     ok = (column("site") == site) & (column("status") == OK)
     ok &= (column("energy_j") > 0) & (column("time_s") > 0)
-    instances = dataset_kernels(dataset)
+    instances = kernels_by_pair(columns)
     kernels: dict[str, KernelInstance] = {}
     rows: dict[str, dict[Setting, list[int]]] = {}
     done = marked[ok[marked]]
-    settings, setting_of = distinct_settings(*axis_values(dataset, done))
+    settings, setting_of = distinct_settings(*axis_values(columns, done))
     for i, s in zip(done.tolist(), setting_of.tolist(), strict=True):
         kernel = instances[str(column("kernel")[i]), str(column("params")[i])]
         kernels[kernel.label] = kernel
@@ -97,7 +97,7 @@ def phase_splits(dataset: Columns, site: str) -> tuple[list[PhaseSplit], list[st
         by_setting = rows[label]
         all_rows = np.concatenate(list(by_setting.values()))
         try:
-            refuse_other_ranks(dataset, all_rows, [label], np.zeros(len(all_rows), np.int64))
+            refuse_other_ranks(columns, all_rows, [label], np.zeros(len(all_rows), np.int64))
         except FitError as why:
             notes.append(f"No energy by phase: {why}.")
             continue
@@ -112,7 +112,7 @@ def phase_splits(dataset: Columns, site: str) -> tuple[list[PhaseSplit], list[st
         for setting, at in chosen.items():
             try:
                 splits.append(
-                    _mean_split(dataset, kernels[label], at, setting, by_setting[setting])
+                    _mean_split(columns, kernels[label], at, setting, by_setting[setting])
                 )
             except FitError as why:
                 notes.append(f"{label}: {why}.")
@@ -120,7 +120,7 @@ def phase_splits(dataset: Columns, site: str) -> tuple[list[PhaseSplit], list[st
 
 
 def _mean_split(
-    dataset: Columns,
+    columns: Columns,
     kernel: KernelInstance,
     at: str,
     setting: Setting,
@@ -133,13 +133,13 @@ def _mean_split(
     """
     joules, seconds, phases, periods = [], [], [], []
     for row in rows:
-        meters = json.loads(str(np.asarray(dataset["meters"])[row]) or "{}")
+        meters = json.loads(str(np.asarray(columns["meters"])[row]) or "{}")
         channels = _counted(meters)
-        split = phase_energy(dataset, row)
+        split = phase_energy(columns, row)
         missing = sorted(set(channels) - set(split["channel"].values.tolist()))
         if missing:
             raise FitError(f"no trace of {missing[0]} is kept in measurement {row}")
-        iteration_s = float(np.asarray(dataset["time_s"])[row])
+        iteration_s = float(np.asarray(columns["time_s"])[row])
         iterations = max(1, round(float(split["marked_s"]) / iteration_s))
         joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
         seconds.append(split["time_s"].values / iterations)
@@ -171,12 +171,12 @@ def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
     return names
 
 
-def phase_energy(dataset: Columns, measurement: int) -> xr.Dataset:
+def phase_energy(columns: Columns, measurement: int) -> xr.Dataset:
     """The energy by channel and the time of each phase, over the marked parts of all windows: the
     beginning of a window that runs more iterations than it marks.
 
     Args:
-        dataset: a store's, with its traces.
+        columns: a store's, with its traces.
         measurement: the row.
 
     Returns:
@@ -192,7 +192,7 @@ def phase_energy(dataset: Columns, measurement: int) -> xr.Dataset:
 
     marks, joules = {}, {}
     windows_s = np.array([[-np.inf, np.inf]])
-    for name, (time_s, value, unit) in _traces(dataset, measurement).items():
+    for name, (time_s, value, unit) in _traces(columns, measurement).items():
         if name.startswith(PHASE_PREFIX):
             marks[name.removeprefix(PHASE_PREFIX)] = time_s.reshape(-1, 2)
         elif name == WINDOW:
@@ -224,32 +224,32 @@ def phase_energy(dataset: Columns, measurement: int) -> xr.Dataset:
     )
 
 
-def _traces(dataset: Columns, measurement: int) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
+def _traces(columns: Columns, measurement: int) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
     """Channel -> (seconds, values, unit) of a measurement's traces.
 
     A store keeps them contiguously, so that one read suffices: each read costs milliseconds.
     """
-    rows = np.flatnonzero(np.asarray(dataset["trace_measurement"]) == measurement)
+    rows = np.flatnonzero(np.asarray(columns["trace_measurement"]) == measurement)
     if not len(rows):
         return {}
-    starts, sizes = (np.asarray(dataset[name])[rows] for name in ("row_start", "row_size"))
+    starts, sizes = (np.asarray(columns[name])[rows] for name in ("row_start", "row_size"))
     begin, end = int(starts.min()), int((starts + sizes).max())
     is_contiguous = end - begin == int(sizes.sum())
-    whole = read_samples(dataset, begin, end) if is_contiguous else None
+    whole = read_samples(columns, begin, end) if is_contiguous else None
     traces = {}
     for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
         if whole is None:
-            time_s, value = read_samples(dataset, start, start + size)
+            time_s, value = read_samples(columns, start, start + size)
         else:
             time_s, value = (part[start - begin : start - begin + size] for part in whole)
-        channel = str(np.asarray(dataset["trace_channel"])[row])
-        traces[channel] = (time_s, value, str(np.asarray(dataset["trace_unit"])[row]))
+        channel = str(np.asarray(columns["trace_channel"])[row])
+        traces[channel] = (time_s, value, str(np.asarray(columns["trace_unit"])[row]))
     return traces
 
 
-def read_samples(dataset: Columns, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+def read_samples(columns: Columns, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     """The seconds and values of a range of samples, float64 each."""
-    time_ns, value = (np.asarray(dataset[name][begin:end]) for name in ("time_ns", "value"))
+    time_ns, value = (np.asarray(columns[name][begin:end]) for name in ("time_ns", "value"))
     return time_ns / 1e9, value
 
 

@@ -30,15 +30,15 @@ class PowerTrace:
     channels: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 
-def power_trace(dataset: Columns, site: str) -> PowerTrace | None:
+def power_trace(columns: Columns, site: str) -> PowerTrace | None:
     """The trace of the site's measurement whose mean power is the median; None if no measurement
-    has a trace of power or energy. Reads only its samples. ``dataset``: a store's, with its traces.
+    has a trace of power or energy. Reads only its samples. ``columns``: a store's, with its traces.
     """
-    if "trace_measurement" not in dataset or "time_ns" not in dataset:
+    if "trace_measurement" not in columns or "time_ns" not in columns:
         return None
 
     def column(name: str) -> np.ndarray:
-        return np.asarray(dataset[name])
+        return np.asarray(columns[name])
 
     power_w = column("energy_j") / column("time_s")
     usable = (column("site") == site) & (column("status") == OK)
@@ -48,17 +48,17 @@ def power_trace(dataset: Columns, site: str) -> PowerTrace | None:
     rows = rows[usable[rows]]
     if not len(rows):
         return None
-    return row_trace(dataset, int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]]))
+    return row_trace(columns, int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]]))
 
 
-def row_trace(dataset: Columns, row: int) -> PowerTrace | None:
+def row_trace(columns: Columns, row: int) -> PowerTrace | None:
     """The trace of the measurement ``row``; None if it has no trace of power or energy. Reads only
-    its samples. ``dataset``: a store's, with its traces."""
-    if "trace_measurement" not in dataset or "time_ns" not in dataset:
+    its samples. ``columns``: a store's, with its traces."""
+    if "trace_measurement" not in columns or "time_ns" not in columns:
         return None
 
     def column(name: str) -> np.ndarray:
-        return np.asarray(dataset[name])
+        return np.asarray(columns[name])
 
     unit = column("trace_unit").astype(object)
     scalars = {name: column(name)[row] for name in ("time_s", "energy_j", "iterations")}
@@ -69,7 +69,7 @@ def row_trace(dataset: Columns, row: int) -> PowerTrace | None:
         first, size = int(column("row_start")[i]), int(column("row_size")[i])
         if name.startswith(PHASE_PREFIX) or (name != WINDOW and unit[i] not in ("W", "J")):
             continue
-        time_s, value = read_samples(dataset, first, first + size)
+        time_s, value = read_samples(columns, first, first + size)
         if name == WINDOW:
             windows_s = time_s.reshape(-1, 2)
         elif unit[i] == "W":
@@ -84,7 +84,7 @@ def row_trace(dataset: Columns, row: int) -> PowerTrace | None:
     kernel, params = (str(column(name)[row]) for name in ("kernel", "params"))
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,
-        setting=Setting.of_row({n: column(n)[row] for n in AXES if n in dataset}),
+        setting=Setting.of_row({n: column(n)[row] for n in AXES if n in columns}),
         iterations=int(scalars["iterations"]),
         time_s=float(scalars["time_s"]),
         energy_j=float(scalars["energy_j"]),

@@ -86,7 +86,7 @@ def _follows(log_clock: np.ndarray, log_rate: np.ndarray, allowed: float) -> boo
     return bool(np.polyfit(log_clock, log_rate, 1)[0] >= LEAST_SLOPE)
 
 
-def clock_proofs(dataset: Columns, rows: np.ndarray) -> np.ndarray:
+def clock_proofs(columns: Columns, rows: np.ndarray) -> np.ndarray:
     """What proves the clocks of rows (int64 indices into the measurements): object (rows,).
 
     One of :data:`dvfs.dataset.CLOCK_PROOFS`, from the store; :data:`UNPROVEN` for the status
@@ -98,12 +98,12 @@ def clock_proofs(dataset: Columns, rows: np.ndarray) -> np.ndarray:
     """
 
     def column(name: str, missing: object) -> np.ndarray:
-        if name in dataset:
-            return np.asarray(dataset[name][rows])
+        if name in columns:
+            return np.asarray(columns[name][rows])
         return np.full(len(rows), missing)
 
     def texts(name: str) -> Texts:
-        return dataset.texts(name)[rows] if name in dataset else Texts.same("", len(rows))
+        return columns.texts(name)[rows] if name in columns else Texts.same("", len(rows))
 
     recorded, status = texts("clock_proof"), texts("status")
     proof = recorded.array().copy()
@@ -129,7 +129,7 @@ def clock_proofs(dataset: Columns, rows: np.ndarray) -> np.ndarray:
     proof[is_missing & simulated] = SIMULATED
     proof[status.array(bool, [value == CLOCK_UNPROVEN for value in status.values])] = UNPROVEN
     doubtful = (proof == UNPROVEN) & mem_achieved
-    if doubtful.any() and "core_mhz_timed" in dataset:
+    if doubtful.any() and "core_mhz_timed" in columns:
         core_mhz, timed_mhz = (column(name, np.nan) for name in ("core_mhz", "core_mhz_timed"))
         shown = shown_by_timing(np.array(column("node", "").tolist()), core_mhz, timed_mhz)
         proof[doubtful & shown] = TIMED
@@ -150,7 +150,7 @@ CONSTANT = "the power is the same in all rows"
 OF_LOAD = "the power is a function of {name} alone"
 
 
-def estimated_energies(dataset: Columns, rows: np.ndarray) -> np.ndarray:
+def estimated_energies(columns: Columns, rows: np.ndarray) -> np.ndarray:
     """Why the energies of rows (int64 indices into the measurements) are estimates: object (rows,),
     empty if nothing shows it.
 
@@ -158,18 +158,18 @@ def estimated_energies(dataset: Columns, rows: np.ndarray) -> np.ndarray:
     it: they are constant though the times differ, or a polynomial of a label of loads.
     """
     why = np.full(len(rows), "", object)
-    if "provenance" not in dataset or "imported" not in dataset:
+    if "provenance" not in columns or "imported" not in columns:
         return why
-    imported = np.asarray(dataset["imported"])[rows].astype(bool)
-    imported &= ~np.asarray(dataset["simulated"])[rows].astype(bool)
-    texts = np.asarray(dataset["provenance"])
+    imported = np.asarray(columns["imported"])[rows].astype(bool)
+    imported &= ~np.asarray(columns["simulated"])[rows].astype(bool)
+    texts = np.asarray(columns["provenance"])
     texts = texts[every_row(rows, texts)]
     for i in np.flatnonzero(imported & mention(texts, f'"{ESTIMATED}"')).tolist():
         why[i] = str(json.loads(texts[i]).get(ESTIMATED, ""))
     unstated = np.flatnonzero(imported & (why == ""))
     if len(unstated) >= FEWEST:
         time_s, energy_j = (
-            np.asarray(dataset[name])[rows][unstated].astype(float)
+            np.asarray(columns[name])[rows][unstated].astype(float)
             for name in ("time_s", "energy_j")
         )
         why[unstated] = _evidence(time_s, energy_j / time_s, texts[every_row(unstated, texts)])

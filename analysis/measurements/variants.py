@@ -45,7 +45,7 @@ from dvfs.dataset import (
 )
 from dvfs.errors import unknown_name
 from dvfs.groups import Groups
-from dvfs.kernel_instance import KernelInstance, dataset_kernels
+from dvfs.kernel_instance import KernelInstance, kernels_by_pair
 from dvfs.setting import Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class KernelVariants:
 
 
 def kernel_variants(
-    dataset: Columns,
+    columns: Columns,
     site: str,
     kernel: str,
     *,
@@ -116,13 +116,13 @@ def kernel_variants(
         FitError: unknown names, several problems, a variant with different numbers of ranks, or no
             variant with a measured energy.
     """
-    rows = _rows(dataset, site, kernel)
-    row_instances = _instances(dataset, rows)
+    rows = _rows(columns, site, kernel)
+    row_instances = _instances(columns, rows)
     matches = of_problem(row_instances, problem or {})
     rows, row_instances = rows[matches], [row_instances[i] for i in matches]
     if tuned:
         check_one_problem(row_instances, tuned)
-    why = _left_out(dataset, rows)
+    why = _left_out(columns, rows)
     usable = np.array([not reason for reason in why], bool)
     if not usable.any():
         counted = ", ".join(f"{n} {reason}" for reason, n in Counter(why).items())
@@ -131,8 +131,8 @@ def kernel_variants(
             f"{counted}"
         )
     labels = [row_instances[i].label for i in np.flatnonzero(usable)]
-    refuse_other_ranks(dataset, rows[usable], *distinct_kernels(labels))
-    setting, settings, at_setting = _at_setting(dataset, rows, row_instances, usable, setting)
+    refuse_other_ranks(columns, rows[usable], *distinct_kernels(labels))
+    setting, settings, at_setting = _at_setting(columns, rows, row_instances, usable, setting)
     left_out = Counter(why[i] for i in np.flatnonzero(at_setting & ~usable))
     studied = np.flatnonzero(at_setting & usable)
     _, first, variant = np.unique(
@@ -145,18 +145,18 @@ def kernel_variants(
     repeats = np.bincount(variant)
 
     def mean(name: str) -> np.ndarray:
-        return np.bincount(variant, np.asarray(dataset[name])[rows].astype(float)) / repeats
+        return np.bincount(variant, np.asarray(columns[name])[rows].astype(float)) / repeats
 
-    counts = _mean_counts(dataset, rows, variant)
+    counts = _mean_counts(columns, rows, variant)
     flops = _total(counts, "flop")
     if not tuned and not problem:
         _check_same_work(instances, counts)
     work = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
-    provenance = np.asarray(dataset["provenance"])[rows].tolist()
+    provenance = np.asarray(columns["provenance"])[rows].tolist()
     time_s = mean("time_s")
     return KernelVariants(
         site=site,
-        simulated=bool(np.asarray(dataset["simulated"])[rows].any()),
+        simulated=bool(np.asarray(columns["simulated"])[rows].any()),
         kernel=kernel,
         problem=_common(instances),
         setting=setting,
@@ -170,43 +170,43 @@ def kernel_variants(
         work_unit="run" if flops is None else "flop",
         metrics=variant_metrics(instances, variant, provenance, counts, time_s),
         left_out=dict(left_out),
-        estimated_energies=bool((estimated_energies(dataset, rows) != "").any()),
+        estimated_energies=bool((estimated_energies(columns, rows) != "").any()),
     )
 
 
-def _rows(dataset: Columns, site: str, kernel: str) -> np.ndarray:
+def _rows(columns: Columns, site: str, kernel: str) -> np.ndarray:
     """The rows of a kernel at a site, int64; FitError for an unknown name."""
-    sites = site_names(dataset)
+    sites = site_names(columns)
     if site not in sites:
         raise FitError(f"--site: {unknown_name('site', site, sites)}")
-    at_site = np.asarray(dataset["site"]) == site
-    rows = np.flatnonzero(at_site & (np.asarray(dataset["kernel"]) == kernel))
+    at_site = np.asarray(columns["site"]) == site
+    rows = np.flatnonzero(at_site & (np.asarray(columns["kernel"]) == kernel))
     if not len(rows):
-        kernels = sorted(set(np.asarray(dataset["kernel"])[at_site].tolist()))
+        kernels = sorted(set(np.asarray(columns["kernel"])[at_site].tolist()))
         raise FitError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
     return rows
 
 
-def _instances(dataset: Columns, rows: np.ndarray) -> list[KernelInstance]:
-    by_pair = dataset_kernels(dataset)
-    kernels, params = (np.asarray(dataset[name])[rows].tolist() for name in ("kernel", "params"))
+def _instances(columns: Columns, rows: np.ndarray) -> list[KernelInstance]:
+    by_pair = kernels_by_pair(columns)
+    kernels, params = (np.asarray(columns[name])[rows].tolist() for name in ("kernel", "params"))
     return [by_pair[pair] for pair in zip(kernels, params, strict=True)]
 
 
-def _left_out(dataset: Columns, rows: np.ndarray) -> list[str]:
+def _left_out(columns: Columns, rows: np.ndarray) -> list[str]:
     """Why each row is excluded; empty if it is not."""
-    status = np.asarray(dataset["status"])[rows]
+    status = np.asarray(columns["status"])[rows]
     complete = is_complete(status)
-    energy_j, time_s = (np.asarray(dataset[name])[rows] for name in ("energy_j", "time_s"))
+    energy_j, time_s = (np.asarray(columns[name])[rows] for name in ("energy_j", "time_s"))
     measured = (energy_j > 0) & (time_s > 0)
     why = np.where(measured, "", WITHOUT_ENERGY).astype(object)
-    why[clock_proofs(dataset, rows) == UNPROVEN] = CLOCK_UNPROVEN
+    why[clock_proofs(columns, rows) == UNPROVEN] = CLOCK_UNPROVEN
     why[~complete] = status[~complete]
     return [str(reason) for reason in why]
 
 
 def _at_setting(
-    dataset: Columns,
+    columns: Columns,
     rows: np.ndarray,
     instances: Sequence[KernelInstance],
     usable: np.ndarray,
@@ -214,14 +214,14 @@ def _at_setting(
 ) -> tuple[Setting, int, np.ndarray]:
     """The setting to study, the number of settings with variants, and whether each row is at the
     setting to study (bool)."""
-    settings, index = distinct_settings(*axis_values(dataset, rows))
+    settings, index = distinct_settings(*axis_values(columns, rows))
     variants: dict[Setting, set[str]] = {}
     for i in np.flatnonzero(usable).tolist():
         variants.setdefault(settings[index[i]], set()).add(instances[i].label)
     if setting is None:
         most = max(map(len, variants.values()))
         has_most = np.array([len(variants.get(candidate, ())) == most for candidate in settings])
-        time_s = np.asarray(dataset["time_s"])[rows[usable]]
+        time_s = np.asarray(columns["time_s"])[rows[usable]]
         n = np.maximum(np.bincount(index[usable], minlength=len(settings)), 1)
         mean_s = np.bincount(index[usable], time_s, len(settings)) / n
         setting = settings[highest(settings, has_most, mean_s)]
@@ -242,14 +242,14 @@ def _total(counts: Mapping[str, np.ndarray], unit: str) -> np.ndarray | None:
     return np.where(total > 0, total, np.nan) if (total > 0).any() else None
 
 
-def refuse_other_work(dataset: Columns, rows: np.ndarray) -> None:
+def refuse_other_work(columns: Columns, rows: np.ndarray) -> None:
     """Raise FitError if the parameter sets of a kernel's rows, int64, count different work: they
     are of several problems."""
-    row_instances = _instances(dataset, rows)
+    row_instances = _instances(columns, rows)
     instances = {instance.label: instance for instance in row_instances}
     index = {label: i for i, label in enumerate(instances)}
     variant = np.array([index[instance.label] for instance in row_instances], np.int64)
-    _check_same_work(list(instances.values()), _mean_counts(dataset, rows, variant))
+    _check_same_work(list(instances.values()), _mean_counts(columns, rows, variant))
 
 
 def _check_same_work(instances: Sequence[KernelInstance], counts: Mapping[str, np.ndarray]) -> None:
@@ -309,7 +309,7 @@ def _common(instances: Sequence[KernelInstance]) -> dict[str, Any]:
 
 
 def studied_variants(
-    dataset: Columns, site: str, tuned: Mapping[str, Collection[str]]
+    columns: Columns, site: str, tuned: Mapping[str, Collection[str]]
 ) -> list[KernelVariants]:
     """The variants of every problem of a site with :data:`FEWEST` or more variants, for a report.
 
@@ -318,9 +318,9 @@ def studied_variants(
     variants of one problem.
     """
     studied = []
-    rows_of_site = np.flatnonzero(np.asarray(dataset["site"]) == site)
-    kernels, kernel_of = distinct_kernels(np.asarray(dataset["kernel"])[rows_of_site].tolist())
-    imported, params = (np.asarray(dataset[name]) for name in ("imported", "params"))
+    rows_of_site = np.flatnonzero(np.asarray(columns["site"]) == site)
+    kernels, kernel_of = distinct_kernels(np.asarray(columns["kernel"])[rows_of_site].tolist())
+    imported, params = (np.asarray(columns[name]) for name in ("imported", "params"))
     for kernel, indices in zip(kernels, Groups(kernel_of).rows(), strict=True):
         rows = rows_of_site[indices]
         if kernel not in tuned and not imported[rows].all():
@@ -328,11 +328,11 @@ def studied_variants(
         if len(set(params[rows].tolist())) < FEWEST:
             continue
         names = tuned.get(kernel, ())
-        of_kernel = problems(_instances(dataset, rows), names).values() if names else [{}]
+        of_kernel = problems(_instances(columns, rows), names).values() if names else [{}]
         for params_of_problem in of_kernel:
             problem = {name: value_text(value) for name, value in params_of_problem.items()}
             try:
-                variants = kernel_variants(dataset, site, kernel, tuned=names, problem=problem)
+                variants = kernel_variants(columns, site, kernel, tuned=names, problem=problem)
             except FitError:
                 continue
             if len(variants) >= FEWEST:
@@ -386,10 +386,10 @@ def _differs(values: np.ndarray) -> bool:
 
 def _parameters(instances: Sequence[KernelInstance]) -> list[Metric]:
     names = dict.fromkeys(name for instance in instances for name in instance.params)
-    columns = {name: [instance.params.get(name) for instance in instances] for name in names}
+    by_name = {name: [instance.params.get(name) for instance in instances] for name in names}
     return [
         Metric(name, "", "parameter", np.array([_number(v) for v in values]))
-        for name, values in columns.items()
+        for name, values in by_name.items()
         if all(value is None or isinstance(value, int | float) for value in values)
     ]
 
@@ -464,11 +464,10 @@ class MeasuredVariants:
     ``settings``: of each row. ``clocks``: name -> MHz (rows,), NaN for no clock; the uncore clock
     of a CPU is its ``mem_mhz``, as in the energy model. ``counts``: the site's classes ->
     operations or bytes (rows,), float64, of one iteration; NaN in rows without counts.
-    ``columns``: the terms of the time at these clocks
+    ``time_terms``: the terms of the time at these clocks
     (:func:`analysis.costs.linear_cost.at_clocks`), in which counts have the kernel's names of
     classes. ``unproven_clocks``: whether nothing showed the clocks of some rows, of several
-    settings. ``time_s``, ``energy_j``: float64 (rows,), of
-    one iteration; an energy may be NaN.
+    settings. ``time_s``, ``energy_j``: float64 (rows,), of one iteration; an energy may be NaN.
     """
 
     site: str
@@ -484,7 +483,7 @@ class MeasuredVariants:
     settings: Sequence[Setting]
     clocks: Mapping[str, np.ndarray]
     counts: Mapping[str, np.ndarray]
-    columns: Mapping[str, np.ndarray]
+    time_terms: Mapping[str, np.ndarray]
     time_s: np.ndarray
     energy_j: np.ndarray
 
@@ -502,7 +501,7 @@ class MeasuredVariants:
 
 
 def measured_variants(
-    dataset: Columns,
+    columns: Columns,
     site: str,
     kernel: str,
     terms: Terms,
@@ -519,25 +518,25 @@ def measured_variants(
         FitError: unknown names, a variant with different numbers of ranks, no successful
             measurement, or no terms.
     """
-    rows = _rows(dataset, site, kernel)
-    done = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["time_s"]) > 0)
+    rows = _rows(columns, site, kernel)
+    done = is_complete(np.asarray(columns["status"])) & (np.asarray(columns["time_s"]) > 0)
     rows = rows[done[rows]]
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
-    core_mhz, mem_mhz, uncore_mhz, limit_w, profile = axis_values(dataset, rows)
+    core_mhz, mem_mhz, uncore_mhz, limit_w, profile = axis_values(columns, rows)
     if np.isfinite(limit_w).any() or (profile != "").any():
         raise FitError(
             f"{kernel} was measured at {site} under power limits or profiles; its variants' costs "
             f"are modelled by clocks alone: measure it without"
         )
-    row_instances = _instances(dataset, rows)
+    row_instances = _instances(columns, rows)
     matches = of_problem(row_instances, problem or {})
     rows, row_instances = rows[matches], [row_instances[i] for i in matches]
     labels = [instance.label for instance in row_instances]
-    refuse_other_ranks(dataset, rows, *distinct_kernels(labels))
+    refuse_other_ranks(columns, rows, *distinct_kernels(labels))
     mhz = dict(zip(CLOCKS, (core_mhz, second_clock(site, mem_mhz, uncore_mhz)), strict=True))
     mhz = {name: values[matches] for name, values in mhz.items()}
-    settings, setting = distinct_settings(*axis_values(dataset, rows))
+    settings, setting = distinct_settings(*axis_values(columns, rows))
     keys = list(zip(labels, setting.tolist(), strict=True))
     cell_of_key = {key: cell for cell, key in enumerate(dict.fromkeys(sorted(keys)))}
     cell = np.array([cell_of_key[key] for key in keys])
@@ -556,8 +555,8 @@ def measured_variants(
     clocks = {name: values[first] for name, values in mhz.items()}
     return MeasuredVariants(
         site=site,
-        simulated=bool(np.asarray(dataset["simulated"])[rows].any()),
-        unproven_clocks=len(settings) > 1 and UNPROVEN in clock_proofs(dataset, rows),
+        simulated=bool(np.asarray(columns["simulated"])[rows].any()),
+        unproven_clocks=len(settings) > 1 and UNPROVEN in clock_proofs(columns, rows),
         kernel=kernel,
         instances=instances,
         variant=variant,
@@ -567,10 +566,10 @@ def measured_variants(
         families=families,
         settings=[settings[s] for s in setting[first].tolist()],
         clocks=clocks,
-        counts=_site_counts(_mean_counts(dataset, rows, cell)),
-        columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
-        time_s=_means(np.asarray(dataset["time_s"])[rows], cell),
-        energy_j=_means(np.asarray(dataset["energy_j"])[rows], cell),
+        counts=_site_counts(_mean_counts(columns, rows, cell)),
+        time_terms=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
+        time_s=_means(np.asarray(columns["time_s"])[rows], cell),
+        energy_j=_means(np.asarray(columns["energy_j"])[rows], cell),
     )
 
 
@@ -585,13 +584,13 @@ def _site_counts(counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def _mean_counts(dataset: Columns, rows: np.ndarray, variant: np.ndarray) -> dict[str, np.ndarray]:
+def _mean_counts(columns: Columns, rows: np.ndarray, variant: np.ndarray) -> dict[str, np.ndarray]:
     """Class -> each variant's mean count over the rows that have one; NaN if none has.
     ``variant``: int64, of each of the ``rows``."""
     size = int(variant.max()) + 1
     counts = {}
-    for name, column in count_columns(dataset).items():
-        values = np.asarray(dataset[column])[rows].astype(float)
+    for name, column in count_columns(columns).items():
+        values = np.asarray(columns[column])[rows].astype(float)
         known = np.isfinite(values)
         with np.errstate(invalid="ignore"):
             total = np.bincount(variant[known], values[known], size)

@@ -49,22 +49,22 @@ from analysis.quality.rows import Rows, provenance, rows_of
 from dvfs.dataset import Columns
 
 
-def check(dataset: Columns, site: str) -> list[Finding]:
+def check(columns: Columns, site: str) -> list[Finding]:
     """The problems of a site's measurements that would distort a fit, worst first.
 
-    ``dataset``: the measurements of a store. The checks read the complete rows of
+    ``columns``: the measurements of a store. The checks read the complete rows of
     ``site`` with a positive time (s) and energy (J); without such rows there are no findings.
     """
-    rows = rows_of(dataset, site)
+    rows = rows_of(columns, site)
     if not len(rows.index):
         return []
-    power_w, labels = provenance(dataset, rows)
+    power_w, labels = provenance(columns, rows)
     findings = list(unproven_clocks(rows))
-    findings += estimated(dataset, rows)
-    findings += recorded_energies(dataset, rows)
+    findings += estimated(columns, rows)
+    findings += recorded_energies(columns, rows)
     findings += identical(rows)
     findings += energy_against_power(rows, power_w)
-    findings += mixed_setups(dataset, site)
+    findings += mixed_setups(columns, site)
     findings += possible_clocks_and_volts(rows)
     findings += falling_voltages(rows)
     findings += voltages_missing(rows)
@@ -81,7 +81,7 @@ def check(dataset: Columns, site: str) -> list[Finding]:
     limited = any(
         (setting.power_limit_w, setting.profile) != (None, None) for setting in rows.settings
     )
-    free = rows_of(dataset, site, limited=False) if limited else rows
+    free = rows_of(columns, site, limited=False) if limited else rows
     if len(free.index):
         if limited:
             _, sigma, df = repeat_noise(free)

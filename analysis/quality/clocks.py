@@ -344,7 +344,7 @@ def _bad_cells(
 def apparent_clocks(rows: Rows, time: MedianGrid, named_already: np.ndarray) -> Iterator[Finding]:
     """A finding of the settings at which all kernels that only compute ran at another core clock.
 
-    ``named_already``: the rows of the Dataset whose clocks already have a finding.
+    ``named_already``: the measurements whose clocks already have a finding.
     """
     y, x = time.y, rows.log_mhz[:, 0]
     explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.measurements.observations import setting_text
 from dvfs.dataset import Columns
-from dvfs.kernel_instance import KernelInstance, dataset_kernels
+from dvfs.kernel_instance import KernelInstance, kernels_by_pair
 from dvfs.setting import AXES, Setting
 
 MAX_NAMED = 3
@@ -48,16 +48,16 @@ class Finding:
         }
 
 
-def describe(rows: np.ndarray, dataset: Columns, limit: int) -> list[str]:
+def describe(rows: np.ndarray, columns: Columns, limit: int) -> list[str]:
     """The first ``limit`` of ``rows`` (:attr:`Finding.rows`), a line each: kernel, setting, repeat,
     node, point id."""
     lines = []
-    kernels = dataset_kernels(dataset)
+    kernels = kernels_by_pair(columns)
     for row in rows[:limit]:
         values = {
-            name: np.asarray(dataset[name])[row]
+            name: np.asarray(columns[name])[row]
             for name in ("kernel", "params", *AXES, "repeat", "node", "point_id")
-            if name in dataset
+            if name in columns
         }
         kernel = kernels[str(values["kernel"]), str(values.get("params", ""))]
         text = f"{kernel.label} at {setting_text(Setting.of_row(values))}"

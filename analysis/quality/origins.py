@@ -39,9 +39,9 @@ def unproven_clocks(rows: Rows) -> Iterator[Finding]:
     )
 
 
-def estimated(dataset: Columns, rows: Rows) -> Iterator[Finding]:
+def estimated(columns: Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows with estimated energies: a fit of them would model the estimate."""
-    origins = estimated_energies(dataset, rows.index)
+    origins = estimated_energies(columns, rows.index)
     bad = np.flatnonzero(origins != "")
     if not len(bad):
         return
@@ -56,11 +56,11 @@ def estimated(dataset: Columns, rows: Rows) -> Iterator[Finding]:
     )
 
 
-def recorded_energies(dataset: Columns, rows: Rows) -> Iterator[Finding]:
+def recorded_energies(columns: Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows whose energy comes from a channel of the meter ``recorded``."""
-    if "meters" not in dataset:
+    if "meters" not in columns:
         return
-    meters = dataset.texts("meters")
+    meters = columns.texts("meters")
     replayed = meters.array(bool, [_is_replayed(str(text)) for text in meters.values])[rows.index]
     if not replayed.any():
         return
@@ -83,10 +83,10 @@ def _is_replayed(meters: str) -> bool:
     )
 
 
-def mixed_setups(dataset: Columns, site: str) -> list[Finding]:
+def mixed_setups(columns: Columns, site: str) -> list[Finding]:
     """A warning that names the differences between the set-ups of a site's rows.
 
-    The Dataset's attribute ``mixtures`` is the JSON of a list of ``{"site", "setups", "text",
+    The columns' attribute ``mixtures`` is the JSON of a list of ``{"site", "setups", "text",
     "differences": [{"key", "values": [[value, measurements], ...]}]}``, one for each site with
     measurements under several set-ups.
     """
@@ -97,6 +97,6 @@ def mixed_setups(dataset: Columns, site: str) -> list[Finding]:
             np.zeros(0, np.int64),  # no row is the cause
             f"{mixture['text']}. Where that changes time or energy, fit each in a store of its own",
         )
-        for mixture in json.loads(dataset.attrs.get("mixtures", "[]"))
+        for mixture in json.loads(columns.attrs.get("mixtures", "[]"))
         if mixture["site"] == site
     ]

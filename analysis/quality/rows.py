@@ -77,13 +77,13 @@ class Rows:
         return Groups(self.cell)
 
     def kernels_at(self, rows: np.ndarray) -> tuple[KernelInstance, ...]:
-        """The distinct kernels of ``rows``, indices into the Dataset's measurements, by label."""
+        """The distinct kernels of ``rows``, indices into the measurements, by label."""
         codes = np.unique(self.kernel[np.isin(self.index, rows)])
         kernels = {self.instances[code].label: self.instances[code] for code in codes}
         return tuple(kernels[label] for label in sorted(kernels))
 
     def in_cells(self, cells: np.ndarray) -> np.ndarray:
-        """int64: the rows in the cells, as indices into these arrays, not into the Dataset."""
+        """int64: the rows in the cells, as indices into these arrays, not into the columns."""
         return np.flatnonzero(np.isin(self.cell, cells))
 
     @cached_property
@@ -113,27 +113,27 @@ class Rows:
         return setting_text(self.settings[setting])
 
 
-def rows_of(dataset: Columns, site: str, limited: bool = True) -> Rows:
+def rows_of(columns: Columns, site: str, limited: bool = True) -> Rows:
     """The complete rows of ``site`` with a positive time (s) and energy (J). ``limited``: include
     those under a power limit or a profile, whose clocks follow the load."""
-    time_s, energy_j = np.asarray(dataset["time_s"]), np.asarray(dataset["energy_j"])
-    usable = complete_rows(dataset, site)
-    if not limited and "power_limit_w" in dataset:
-        usable &= np.isnan(np.asarray(dataset["power_limit_w"]))
-    if not limited and "profile" in dataset:
-        usable &= np.asarray(dataset["profile"]) == ""
+    time_s, energy_j = np.asarray(columns["time_s"]), np.asarray(columns["energy_j"])
+    usable = complete_rows(columns, site)
+    if not limited and "power_limit_w" in columns:
+        usable &= np.isnan(np.asarray(columns["power_limit_w"]))
+    if not limited and "profile" in columns:
+        usable &= np.asarray(columns["profile"]) == ""
     index = np.flatnonzero(usable & (time_s > 0) & (energy_j > 0))
     rows = every_row(index, time_s)
 
     def column(name: str, missing: Any) -> np.ndarray:
-        if name in dataset:
-            return np.asarray(dataset[name])[rows]
+        if name in columns:
+            return np.asarray(columns[name])[rows]
         return np.full(len(index), missing)
 
     def texts(name: str) -> Texts:
-        return dataset.texts(name)[rows] if name in dataset else Texts.same("", len(index))
+        return columns.texts(name)[rows] if name in columns else Texts.same("", len(index))
 
-    all_kernels, kernel = kernels_of_rows(dataset)
+    all_kernels, kernel = kernels_of_rows(columns)
     ranks_code, ranks = _numbered(column("ranks", 1))
     code, pairs = _numbered(kernel[rows] * max(len(ranks), 1) + ranks_code)
     kernel_of_code, ranks_of_code = np.divmod(np.array(pairs, np.int64), max(len(ranks), 1))
@@ -141,12 +141,12 @@ def rows_of(dataset: Columns, site: str, limited: bool = True) -> Rows:
     names = [instance.label for instance in instances]
     if len(ranks) > 1:
         names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, ranks_of_code, strict=True)]
-    settings, setting = distinct_settings(*axis_values(dataset, index))
+    settings, setting = distinct_settings(*axis_values(columns, index))
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
     node_texts = texts("node")
     node, node_codes = _numbered(node_texts.codes)
-    counts = {c: column(name, np.nan).astype(float) for c, name in count_columns(dataset).items()}
+    counts = {c: column(name, np.nan).astype(float) for c, name in count_columns(columns).items()}
     log_time, log_energy = np.log(time_s[rows]), np.log(energy_j[rows])
     return Rows(
         index=index.astype(np.int64),
@@ -162,7 +162,7 @@ def rows_of(dataset: Columns, site: str, limited: bool = True) -> Rows:
         repeat=column("repeat", 0).astype(np.int64),
         start_unix_s=column("start_unix_s", 0.0).astype(float),
         achieved_mhz=np.column_stack(achieved).astype(float),
-        clock_proof=clock_proofs(dataset, index),
+        clock_proof=clock_proofs(columns, index),
         volts=np.column_stack(volts).astype(float),
         counts={name: n for name, n in counts.items() if np.isfinite(n).any()},
         values={"time": log_time, "power": log_energy - log_time, "energy": log_energy},
@@ -170,13 +170,13 @@ def rows_of(dataset: Columns, site: str, limited: bool = True) -> Rows:
     )
 
 
-def provenance(dataset: Columns, rows: Rows) -> tuple[np.ndarray, dict[str, list[str]]]:
+def provenance(columns: Columns, rows: Rows) -> tuple[np.ndarray, dict[str, list[str]]]:
     """The mean power (W) in each row's provenance, NaN without; and labels by name, "" without."""
     power_w = np.full(len(rows.index), np.nan)
     labels: dict[str, list[str]] = {}
-    if "provenance" not in dataset:
+    if "provenance" not in columns:
         return power_w, labels
-    texts = np.asarray(dataset["provenance"])
+    texts = np.asarray(columns["provenance"])
     texts = texts[every_row(rows.index, texts)]
     has_record = mention(texts, '"power_w"') | mention(texts, '"labels"')
     for i in np.flatnonzero(has_record).tolist():

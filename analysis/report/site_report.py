@@ -48,7 +48,7 @@ HOLDOUT_SETTINGS = 4
 
 
 def site_report(
-    dataset: Columns,
+    columns: Columns,
     site: str,
     *,
     simulated: bool,
@@ -67,7 +67,7 @@ def site_report(
     """The content of a report on one site, except the results of its traces.
 
     Args:
-        dataset: a store's measurements.
+        columns: a store's measurements.
         site: the site's name.
         simulated: whether the site is a simulated machine, if it has no measurements.
         planned: the ids of the planned points.
@@ -86,28 +86,28 @@ def site_report(
     Raises:
         FitError: ``train`` or ``setting`` has a setting that was not measured.
     """
-    rows = np.asarray(dataset["site"]) == site
-    simulated = bool(np.asarray(dataset["simulated"])[rows].any()) if rows.any() else simulated
-    findings = check(dataset, site)
+    rows = np.asarray(columns["site"]) == site
+    simulated = bool(np.asarray(columns["simulated"])[rows].any()) if rows.any() else simulated
+    findings = check(columns, site)
     accepted = stored is not None and stored.fit.unproven_clocks
-    remarks = of_measurements(dataset, rows, findings, accepted)
+    remarks = of_measurements(columns, rows, findings, accepted)
     report = SiteReport(
         site=site,
         simulated=simulated,
-        measured=measurement_counts(dataset, rows, planned),
+        measured=measurement_counts(columns, rows, planned),
         remarks=worst_first(remarks),
         listed=listed,
         setting=setting,
-        counters=kernel_counters(dataset, site),
+        counters=kernel_counters(columns, site),
         variants=[
             study(variants, predicted(variants))
-            for variants in studied_variants(dataset, site, tuned)
+            for variants in studied_variants(columns, site, tuned)
         ],
     )
     try:
-        data = observations(dataset, site, classes, legal)
+        data = observations(columns, site, classes, legal)
     except FitError as error:
-        return replace(report, why_no_fit=str(error), timing=_timing(dataset, site, classes))
+        return replace(report, why_no_fit=str(error), timing=_timing(columns, site, classes))
     for pair in [*(train or []), *([setting] if setting else [])]:
         if pair not in data.settings:
             texts = ", ".join(map(setting_text, data.settings[:8]))
@@ -203,17 +203,17 @@ def _fit_to_show(
     )
 
 
-def with_traces(report: SiteReport, dataset: Columns) -> SiteReport:
+def with_traces(report: SiteReport, columns: Columns) -> SiteReport:
     """The report with the results of the site's traces: energy by phase, and one trace of power."""
-    splits, notes = phase_splits(dataset, report.site)
-    trace = power_trace(dataset, report.site)
+    splits, notes = phase_splits(columns, report.site)
+    trace = power_trace(columns, report.site)
     return replace(report, phases=splits, trace=trace, notes=report.notes + notes)
 
 
-def _timing(dataset: Columns, site: str, classes: dict[str, str]) -> Observations | None:
+def _timing(columns: Columns, site: str, classes: dict[str, str]) -> Observations | None:
     """The rows of a site with times and no energies; None without times."""
     # observations() needs rows with an energy: these get any number, which is removed below.
-    filled = dataset.replaced({"energy_j": np.ones(len(dataset["energy_j"]))})
+    filled = columns.replaced({"energy_j": np.ones(len(columns["energy_j"]))})
     try:
         data = observations(filled, site, classes)
     except FitError:
@@ -222,27 +222,27 @@ def _timing(dataset: Columns, site: str, classes: dict[str, str]) -> Observation
 
 
 def measurement_counts(
-    dataset: Columns, rows: np.ndarray, planned: Collection[str]
+    columns: Columns, rows: np.ndarray, planned: Collection[str]
 ) -> MeasurementCounts:
     """The numbers of measurements; ``rows``: bool (measurement,), those of the site."""
 
     def texts(name: str, mask: np.ndarray) -> list[str]:
-        return list(np.asarray(dataset[name])[mask])
+        return list(np.asarray(columns[name])[mask])
 
-    complete = rows & is_complete(np.asarray(dataset["status"]))
+    complete = rows & is_complete(np.asarray(columns["status"]))
     stored = set(texts("point_id", rows)) if planned else set()
-    energy_j = np.asarray(dataset["energy_j"])[complete]
+    energy_j = np.asarray(columns["energy_j"])[complete]
     return MeasurementCounts(
         ok=int(complete.sum()),
         failed=Counter(sorted(texts("status", rows & ~complete))),
         left=sum(point not in stored for point in planned),
         clock_unproven=texts("status", complete).count(CLOCK_UNPROVEN),
         without_energy=int((~(energy_j > 0)).sum()),
-        kernels=len(np.unique(kernels_of_rows(dataset)[1][complete])),
-        settings=len(distinct_settings(*axis_values(dataset, np.flatnonzero(complete)))[0]),
+        kernels=len(np.unique(kernels_of_rows(columns)[1][complete])),
+        settings=len(distinct_settings(*axis_values(columns, np.flatnonzero(complete)))[0]),
         nodes=sorted(set(texts("node", complete)) - {""}),
         meters=_meters(set(zip(texts("node", complete), texts("meters", complete), strict=True))),
-        energy_j=float(np.nansum(energy_j * np.asarray(dataset["iterations"])[complete])),
+        energy_j=float(np.nansum(energy_j * np.asarray(columns["iterations"])[complete])),
     )
 
 

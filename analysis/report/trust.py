@@ -47,30 +47,30 @@ class Remark:
 
 
 def of_measurements(
-    dataset: Columns, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
+    columns: Columns, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
     """The remarks on a site's measurements; ``rows``: bool (measurement,), those of the site.
     ``accepted``: whether the fit has accepted unproven clocks."""
     indices = np.flatnonzero(rows)
     return [
-        *_failures(dataset, indices),
-        *_clocks(dataset, indices, findings, accepted),
-        *_findings(dataset, [finding for finding in findings if finding.check != CLOCK_PROOF]),
-        *_flags(dataset, indices),
+        *_failures(columns, indices),
+        *_clocks(columns, indices, findings, accepted),
+        *_findings(columns, [finding for finding in findings if finding.check != CLOCK_PROOF]),
+        *_flags(columns, indices),
     ]
 
 
-def _failures(dataset: Columns, rows: np.ndarray) -> list[Remark]:
-    status = dataset.texts("status")
+def _failures(columns: Columns, rows: np.ndarray) -> list[Remark]:
+    status = columns.texts("status")
     failed = rows[status.array(bool, [name in FAILURES for name in status.values])[rows]].tolist()
     if not failed:
         return []
-    kernels, kernel_of_row = kernels_of_rows(dataset)
+    kernels, kernel_of_row = kernels_of_rows(columns)
     attempts_of: dict[tuple[str, str], list[int]] = {}
     for row in failed:
         attempts_of.setdefault((status[row], kernels[kernel_of_row[row]].label), []).append(row)
     ordered = sorted(attempts_of.items(), key=lambda item: (-len(item[1]), item[0]))
-    texts = np.asarray(dataset["text"])
+    texts = np.asarray(columns["text"])
     rows_of_table = [
         {
             TextColumn("reason"): reason,
@@ -89,10 +89,10 @@ def _failures(dataset: Columns, rows: np.ndarray) -> list[Remark]:
 
 
 def _clocks(
-    dataset: Columns, indices: np.ndarray, findings: Sequence[Finding], accepted: bool
+    columns: Columns, indices: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
-    complete = indices[is_complete(np.asarray(dataset["status"])[indices])]
-    proof = clock_proofs(dataset, complete)
+    complete = indices[is_complete(np.asarray(columns["status"])[indices])]
+    proof = clock_proofs(columns, complete)
     unproven, stated = complete[proof == UNPROVEN], complete[proof == STATED]
     refused = any(finding.check == CLOCK_PROOF for finding in findings) and not accepted
     remarks = []
@@ -109,7 +109,7 @@ def _clocks(
                 len(unproven),
                 "measurement",
                 text,
-                describe(unproven, dataset, LISTED),
+                describe(unproven, columns, LISTED),
             )
         )
     if len(stated):
@@ -121,7 +121,7 @@ def _clocks(
     return remarks
 
 
-def _findings(dataset: Columns, findings: Sequence[Finding]) -> list[Remark]:
+def _findings(columns: Columns, findings: Sequence[Finding]) -> list[Remark]:
     """A remark for each finding; one remark for more than :data:`SEPARATE` findings of a check."""
     remarks = []
     for check, group in groupby(sorted(findings, key=lambda f: f.check), key=lambda f: f.check):
@@ -130,7 +130,7 @@ def _findings(dataset: Columns, findings: Sequence[Finding]) -> list[Remark]:
             rows = np.unique(np.concatenate([finding.rows for finding in merged]))
             worst = min((finding.severity for finding in merged), key=SEVERITIES.index)
             texts = [_sentence(finding.text) for finding in merged]
-            lines = texts[1:] if len(merged) > 1 else describe(merged[0].rows, dataset, LISTED)
+            lines = texts[1:] if len(merged) > 1 else describe(merged[0].rows, columns, LISTED)
             more = f" {len(merged)} findings; the others are:" if len(merged) > 1 else ""
             remarks.append(
                 _remark(
@@ -145,8 +145,8 @@ def _findings(dataset: Columns, findings: Sequence[Finding]) -> list[Remark]:
     return remarks
 
 
-def _flags(dataset: Columns, indices: np.ndarray) -> list[Remark]:
-    texts = np.asarray(dataset["provenance"])[indices]
+def _flags(columns: Columns, indices: np.ndarray) -> list[Remark]:
+    texts = np.asarray(columns["provenance"])[indices]
     kinds: dict[str, list[str]] = {}
     flagged = 0
     for text in texts[mention(texts, '"flags"')].tolist():

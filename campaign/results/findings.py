@@ -20,16 +20,16 @@ EXAMPLES = 3
 NAMED_KERNELS = 5
 
 
-def site_findings(dataset: Columns, site: str) -> tuple[SiteFinding, ...]:
+def site_findings(columns: Columns, site: str) -> tuple[SiteFinding, ...]:
     """The findings of the checks of a site's measurements."""
     return tuple(
         SiteFinding(
             site,
             finding.as_dict(),
-            tuple(describe(finding.rows, dataset, EXAMPLES)),
-            tuple(np.asarray(dataset["point_id"])[finding.rows].tolist()),
+            tuple(describe(finding.rows, columns, EXAMPLES)),
+            tuple(np.asarray(columns["point_id"])[finding.rows].tolist()),
         )
-        for finding in check(dataset, site)
+        for finding in check(columns, site)
     )
 
 

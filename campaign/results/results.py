@@ -164,9 +164,9 @@ class Results:
         medians: dict[tuple[str, str], float] = {}
         for rows in (complete, at_site, at_site & (self.columns["partition"] == partition)):
             names = ("kernel", "params", "time_s")
-            columns = [self.columns[name][rows].tolist() for name in names]
+            lists = [self.columns[name][rows].tolist() for name in names]
             times: dict[tuple[str, str], list[float]] = {}
-            for kernel, params, time_s in zip(*columns, strict=True):
+            for kernel, params, time_s in zip(*lists, strict=True):
                 if math.isfinite(time_s):
                     times.setdefault((kernel, params), []).append(time_s)
             medians |= {pair: statistics.median(values) for pair, values in times.items()}
@@ -176,8 +176,8 @@ class Results:
         """(site, partition) -> (kernel, parameters as JSON) -> the median time from the start of a
         point to that of the next one on its node, in s."""
         names = ("site", "partition", "node", "start_unix_s", "kernel", "params")
-        columns = [self.columns[name].tolist() for name in names]
-        rows = sorted(row for row in zip(*columns, strict=True) if row[2] and row[3] > 0)
+        lists = [self.columns[name].tolist() for name in names]
+        rows = sorted(row for row in zip(*lists, strict=True) if row[2] and row[3] > 0)
         gaps: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
         for (*place, start_s, kernel, params), (*next_place, next_s, _, _) in pairwise(rows):
             if place == next_place:

@@ -268,9 +268,9 @@ class RooflineResult:
         return pd.DataFrame(self.shown["pairs"])
 
     def _repr_html_(self) -> str:
-        columns = ["operation", "memory", "time_balance", "effective_balance", "verdict"]
-        name = self.shown.get("site") or self.shown["platform"]
-        return html_table(self.to_pandas()[columns], name)
+        names = ["operation", "memory", "time_balance", "effective_balance", "verdict"]
+        title = self.shown.get("site") or self.shown["platform"]
+        return html_table(self.to_pandas()[names], title)
 
 
 @dataclass(frozen=True)
@@ -339,9 +339,9 @@ class Status:
 def _coefficient_frame(summary: FitSummary) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415
 
-    columns = ["name", "value", "low", "high", "unit"]
-    rows = [[getattr(entry, name) for name in columns] for entry in summary.coefficients]
-    return pd.DataFrame(rows, columns=columns)
+    names = ["name", "value", "low", "high", "unit"]
+    rows = [[getattr(entry, name) for name in names] for entry in summary.coefficients]
+    return pd.DataFrame(rows, columns=names)
 
 
 def _fit_title(summary: FitSummary) -> str:

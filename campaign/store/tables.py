@@ -149,7 +149,7 @@ def _with_rows(
 
 
 def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:
-    """The attributes of a store's Dataset, which concern all measurements.
+    """The attributes of a store's columns, which concern all measurements.
 
     Raises:
         DamagedStoreError: a record of a journal is damaged.

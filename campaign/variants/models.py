@@ -39,7 +39,7 @@ from analysis.measurements.variants import (
 from campaign.store.planned import planned_kernels
 from campaign.variants.stated_terms import stated_metrics, stated_terms
 from campaign.variants.study import kernels_at, tuned_parameters
-from dvfs.dataset import count_columns, is_complete
+from dvfs.dataset import complete_rows, count_columns
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import Setting, Volts
@@ -108,7 +108,7 @@ class VariantCrossvalResult:
 
 def variants_of(
     store: Store,
-    scalars: Columns,
+    columns: Columns,
     site: str,
     kernel: str | None = None,
     problem: Mapping[str, str] | None = None,
@@ -126,7 +126,7 @@ def variants_of(
     """
     tuned = tuned_parameters(store)
     if kernel is None:
-        kernels = kernels_at(scalars, site)
+        kernels = kernels_at(columns, site)
         tunable = [name for name in kernels if name in tuned] or kernels
         if len(tunable) != 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(tunable)}")
@@ -139,10 +139,10 @@ def variants_of(
             stated = stated_terms(name, texts)
         except ValidationError:  # measured by a version with other parameters, or imported
             stated = {}
-        return stated or _counts(scalars, site, instances)
+        return stated or _counts(columns, site, instances)
 
     names = tuned.get(kernel, ()) if space is None else space
-    return measured_variants(scalars, site, kernel, terms, tuned=names, problem=problem)
+    return measured_variants(columns, site, kernel, terms, tuned=names, problem=problem)
 
 
 def registered_name(store: Store, kernel: str) -> str:
@@ -152,25 +152,25 @@ def registered_name(store: Store, kernel: str) -> str:
 
 
 def _counts(
-    scalars: Columns, site: str, instances: Sequence[KernelInstance]
+    columns: Columns, site: str, instances: Sequence[KernelInstance]
 ) -> dict[str, np.ndarray]:
     """Class -> counts (variants,), for the classes that all variants have counts of."""
-    kernels, kernel_of_row = kernels_of_rows(scalars)
-    rows = np.flatnonzero(scalars["site"] == site)
+    kernels, kernel_of_row = kernels_of_rows(columns)
+    rows = np.flatnonzero(columns["site"] == site)
     numbers, firsts = np.unique(kernel_of_row[rows], return_index=True)
     labels = [kernels[number].label for number in numbers.tolist()]
     first_row = dict(zip(labels, rows[firsts].tolist(), strict=True))
     variant_rows = [first_row[instance.label] for instance in instances]
-    columns = {
-        name: scalars[column][variant_rows].astype(float)
-        for name, column in count_columns(scalars).items()
+    counts = {
+        name: columns[column][variant_rows].astype(float)
+        for name, column in count_columns(columns).items()
     }
-    return {name: column for name, column in columns.items() if np.isfinite(column).all()}
+    return {name: values for name, values in counts.items() if np.isfinite(values).all()}
 
 
 def crossvalidate_variants(
     store: Store,
-    scalars: Columns,
+    columns: Columns,
     site: str,
     usable_data: Callable[[], Observations],
     scheme: str = LEAVE_ONE_OUT,
@@ -185,12 +185,10 @@ def crossvalidate_variants(
     measurements for the energy model; called only where there are energies."""
     if time not in ("measured", "predicted"):
         raise ArgumentError("--time: must be measured or predicted with a scheme over variants")
-    variants = variants_of(store, scalars, site, kernel, problem)
+    variants = variants_of(store, columns, site, kernel, problem)
     if not problem and variants.kernel not in tuned_parameters(store):
-        at_site = np.asarray(scalars["site"]) == site
-        complete = at_site & is_complete(np.asarray(scalars["status"]))
-        is_kernel = np.asarray(scalars["kernel"]) == variants.kernel
-        refuse_other_work(scalars, np.flatnonzero(complete & is_kernel))
+        is_kernel = np.asarray(columns["kernel"]) == variants.kernel
+        refuse_other_work(columns, np.flatnonzero(complete_rows(columns, site) & is_kernel))
     data: Observations | None = None
     if objective_of(objective) != TIME or np.isfinite(variants.energy_j).any():
         data = usable_data()
@@ -200,7 +198,7 @@ def crossvalidate_variants(
 
 def predicted_costs(
     store: Store,
-    scalars: Columns,
+    columns: Columns,
     variants: KernelVariants,
     energies: Callable[[], Energies | None],
 ) -> dict[str, tuple[float, float]]:
@@ -214,7 +212,7 @@ def predicted_costs(
         return {}
     problem = {name: value_text(value) for name, value in variants.problem.items()}
     try:
-        measured = variants_of(store, scalars, variants.site, variants.kernel, problem)
+        measured = variants_of(store, columns, variants.site, variants.kernel, problem)
     except FitError:  # under power limits or profiles
         return {}
     if len(measured.instances) < FEWEST:
@@ -236,17 +234,17 @@ def predicted_costs(
     }
 
 
-def variant_prices(store: Store, scalars: Columns, site: str) -> list[dict[str, Any]]:
+def variant_prices(store: Store, columns: Columns, site: str) -> list[dict[str, Any]]:
     """The prices that predict variants of a site's kernels, as a fit's file keeps them: for each
     kernel that has a space and states its terms, the prices of each family's times, and those of
     energies at one setting."""
     records: list[dict[str, Any]] = []
     tuned = tuned_parameters(store)
-    for kernel in kernels_at(scalars, site):
+    for kernel in kernels_at(columns, site):
         if kernel not in tuned or not stated_metrics(registered_name(store, kernel)):
             continue
         try:
-            variants = variants_of(store, scalars, site, kernel)
+            variants = variants_of(store, columns, site, kernel)
         except FitError:
             continue
         for family, cost in zip(variants.families, fit_times(variants), strict=True):

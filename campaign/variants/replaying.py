@@ -28,7 +28,7 @@ from campaign.variants.tuning import BATCH
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing
-from dvfs.kernel_instance import dataset_kernels
+from dvfs.kernel_instance import kernels_by_pair
 from dvfs.setting import axis_values, distinct_settings
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Replay:
 
 
 def replay(
-    scalars: Columns,
+    columns: Columns,
     site: str,
     *,
     kernel: str | None,
@@ -73,7 +73,7 @@ def replay(
 ) -> Replay:
     """Play each strategy ``trials`` times, with different seeds, on a kernel's measurements.
 
-    ``scalars``: a store's measurements. ``problem``: parameter -> value as text, of the
+    ``columns``: a store's measurements. ``problem``: parameter -> value as text, of the
     parameters that say what is computed; ``tuned``: kernel -> the other parameters, where known.
     ``show``: called with the number of trials played.
 
@@ -91,19 +91,19 @@ def replay(
     for option, value in (("--budget", budget), ("--trials", trials)):
         if value < 1:
             raise ArgumentError(f"{option}: found {value}; must be 1 or more")
-    rows, kernel = _rows(scalars, site, kernel)
-    by_key = dataset_kernels(scalars)
-    instances = [by_key[kernel, params] for params in scalars["params"][rows].tolist()]
+    rows, kernel = _rows(columns, site, kernel)
+    by_key = kernels_by_pair(columns)
+    instances = [by_key[kernel, params] for params in columns["params"][rows].tolist()]
     selected = of_problem(instances, problem or {})
     rows, instances = rows[selected], [instances[i] for i in selected]
     if kernel in tuned:
         check_one_problem(instances, tuned[kernel])
-    complete = np.flatnonzero(is_complete(scalars["status"][rows]))
+    complete = np.flatnonzero(is_complete(columns["status"][rows]))
     labels = [instances[i].label for i in complete]
-    refuse_other_ranks(scalars, rows[complete], *distinct_kernels(labels))
+    refuse_other_ranks(columns, rows[complete], *distinct_kernels(labels))
     if not problem and kernel not in (tuned or {}):
-        refuse_other_work(scalars, rows[complete])
-    candidates, costs = measured_candidates(scalars, rows)
+        refuse_other_work(columns, rows[complete])
+    candidates, costs = measured_candidates(columns, rows)
     scores = score(goal, costs)
     if not np.isfinite(scores).any():
         times = np.isfinite(costs[:, 1]).any()
@@ -129,7 +129,7 @@ def replay(
     return Replay(
         site=site,
         kernel=kernel,
-        simulated=bool(scalars["simulated"][rows].any()),
+        simulated=bool(columns["simulated"][rows].any()),
         objective=goal.title,
         candidates=len(candidates),
         failed=int(np.isnan(scores).sum()),
@@ -167,36 +167,36 @@ def _processes() -> Iterator[Callable[..., Iterator[np.ndarray]]]:
             raise
 
 
-def _rows(scalars: Columns, site: str, kernel: str | None) -> tuple[np.ndarray, str]:
+def _rows(columns: Columns, site: str, kernel: str | None) -> tuple[np.ndarray, str]:
     """The rows of a site's kernel and its name; without ``kernel``, of the only kernel."""
-    sites = site_names(scalars)
+    sites = site_names(columns)
     if site not in sites:
         raise ArgumentError(f"--site: {unknown_name('site', site, sites)}")
-    kernels = kernels_at(scalars, site)
+    kernels = kernels_at(columns, site)
     if kernel is None:
         if len(kernels) > 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(kernels)}")
         kernel = kernels[0]
     if kernel not in kernels:
         raise ArgumentError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
-    return np.flatnonzero((scalars["site"] == site) & (scalars["kernel"] == kernel)), kernel
+    return np.flatnonzero((columns["site"] == site) & (columns["kernel"] == kernel)), kernel
 
 
-def measured_candidates(scalars: Columns, rows: np.ndarray) -> tuple[Candidates, np.ndarray]:
+def measured_candidates(columns: Columns, rows: np.ndarray) -> tuple[Candidates, np.ndarray]:
     """The candidates of the measurements ``rows``, in a fixed order, and their energy (J) and time
     (s): (N, 2), means over repeats; NaN where all repeats failed."""
-    params = scalars["params"][rows].tolist()
-    all_settings, setting_of_row = distinct_settings(*axis_values(scalars, rows))
+    params = columns["params"][rows].tolist()
+    all_settings, setting_of_row = distinct_settings(*axis_values(columns, rows))
     keys = [
         (text, all_settings[s]) for text, s in zip(params, setting_of_row.tolist(), strict=True)
     ]
     distinct_keys = sorted(set(keys))
     index_of = {key: i for i, key in enumerate(distinct_keys)}
     candidate_of_row = np.array([index_of[key] for key in keys])
-    complete = is_complete(scalars["status"][rows])
+    complete = is_complete(columns["status"][rows])
     costs = np.empty((len(distinct_keys), 2))
     for column, name in enumerate(("energy_j", "time_s")):
-        values = scalars[name][rows]
+        values = columns[name][rows]
         usable = complete & np.isfinite(values)
         with np.errstate(invalid="ignore"):
             costs[:, column] = np.bincount(
@@ -205,5 +205,5 @@ def measured_candidates(scalars: Columns, rows: np.ndarray) -> tuple[Candidates,
     variants = [json.loads(text) for text, _ in distinct_keys]
     settings = [setting for _, setting in distinct_keys]
     indices = np.arange(len(distinct_keys))
-    stated = stated_terms(scalars["kernel"][rows[0]], [text for text, _ in distinct_keys])
+    stated = stated_terms(columns["kernel"][rows[0]], [text for text, _ in distinct_keys])
     return candidates_of(variants, stated, indices, settings), costs

@@ -22,7 +22,7 @@ from campaign.plan.campaign_file import Campaign, read_campaign
 from campaign.plan.sweep import Sweep, swept
 from campaign.variants.models import Energies, variants_of
 from campaign.variants.stated_terms import stated_terms
-from dvfs.dataset import is_complete
+from dvfs.dataset import complete_rows
 from dvfs.errors import ArgumentError, known_names
 from dvfs.input_files import Source
 from dvfs.setting import Setting, clock_columns
@@ -120,7 +120,7 @@ class SpacePredictions:
 
 def predict_space(
     store: Store,
-    scalars: Columns,
+    columns: Columns,
     site: str,
     path: Path,
     *,
@@ -149,8 +149,8 @@ def predict_space(
             if label not in measured:
                 # An imported store has no space; the file's own says what its problems are.
                 space = campaign.tuned[label]
-                measured[label] = variants_of(store, scalars, site, label, space=space)
-            _check_ranks(scalars, site, label, sweep.entry.ranks)
+                measured[label] = variants_of(store, columns, site, label, space=space)
+            _check_ranks(columns, site, label, sweep.entry.ranks)
         except FitError as error:
             raise FitError(
                 f"{error}; measure some of its variants first: campaign tune {path} --store "
@@ -170,10 +170,10 @@ def predict_space(
     )
 
 
-def _check_ranks(scalars: Columns, site: str, label: str, ranks: int) -> None:
+def _check_ranks(columns: Columns, site: str, label: str, ranks: int) -> None:
     """Raise FitError if the kernel was measured with other ranks than a campaign file gives it."""
-    rows = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == label)
-    measured = np.asarray(scalars["ranks"])[rows & is_complete(np.asarray(scalars["status"]))]
+    of_kernel = complete_rows(columns, site) & (np.asarray(columns["kernel"]) == label)
+    measured = np.asarray(columns["ranks"])[of_kernel]
     for other in measured[measured != ranks][:1].tolist():
         raise FitError(
             f"{label} was measured at {site} with {other} ranks on each node, and the campaign "
@@ -242,14 +242,14 @@ def _picks(
         problem = json.loads(text)
         price = _price(prices, measured, problem, sweep)
         rows = np.array(members)
-        columns = {name: column[rows] for name, column in terms.items()}
-        _check_priced(price, columns, measured, problem, [params[index] for index in members])
+        stated = {name: values[rows] for name, values in terms.items()}
+        _check_priced(price, stated, measured, problem, [params[index] for index in members])
         n_ranks = sweep.entry.ranks * site.nodes_per_point
         counts: dict[str, np.ndarray] = {}  # of all ranks, as the store has them
-        for name in set(columns) & set(kernel.classes):
+        for name in set(stated) & set(kernel.classes):
             site_class = site.class_of(name)
-            counts[site_class] = counts.get(site_class, 0.0) + n_ranks * columns[name]
-        time_s = np.stack([price.of(_terms_at(columns, measured, setting)) for setting in settings])
+            counts[site_class] = counts.get(site_class, 0.0) + n_ranks * stated[name]
+        time_s = np.stack([price.of(_terms_at(stated, measured, setting)) for setting in settings])
         energy_j = np.full(time_s.shape, np.nan)
         if energies is not None:
             for s, setting in enumerate(settings):
@@ -305,7 +305,7 @@ def _price(
 
 def _check_priced(
     price: LinearCost,
-    columns: Mapping[str, np.ndarray],
+    terms: Mapping[str, np.ndarray],
     measured: MeasuredVariants,
     problem: Mapping[str, Any],
     members: Sequence[Mapping[str, Any]],
@@ -313,12 +313,12 @@ def _check_priced(
     """Raise FitError where variants of a problem take what no measured variant of its family took,
     so that it has no price: a term, or another number of threads than the only one measured.
 
-    ``columns``: the terms of the ``members``, the parameters of the problem's variants.
+    ``terms``: of the ``members``, the parameters of the problem's variants.
     """
     remedy = "measure such variants, or leave them out of the space"
     priced = {term.partition(" / ")[0] for term in price.terms}
-    for name, column in columns.items():
-        if " / " not in name and name not in priced and np.any(column != 0):
+    for name, values in terms.items():
+        if " / " not in name and name not in priced and np.any(values != 0):
             raise FitError(
                 f"no variant of {measured.kernel} that was measured at {measured.site} has any "
                 f"{name}, so its time is not known; variants of the space have some: {remedy}"
@@ -336,8 +336,8 @@ def _check_priced(
 
 
 def _terms_at(
-    columns: Mapping[str, np.ndarray], measured: MeasuredVariants, setting: Setting
+    terms: Mapping[str, np.ndarray], measured: MeasuredVariants, setting: Setting
 ) -> dict[str, np.ndarray]:
-    n = len(next(iter(columns.values())))
+    n = len(next(iter(terms.values())))
     clocks = dict(zip(CLOCKS, np.repeat(clock_columns([setting]).T, n, axis=1), strict=True))
-    return at_clocks(columns, clocks, highest=measured.highest)
+    return at_clocks(terms, clocks, highest=measured.highest)

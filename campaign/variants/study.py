@@ -47,7 +47,7 @@ class VariantResult:
 
 def study_variants(
     store: Store,
-    scalars: Columns,
+    columns: Columns,
     site: str,
     kernel: str | None,
     problem: Mapping[str, Any] | None,
@@ -62,20 +62,20 @@ def study_variants(
         FitError: see :func:`analysis.measurements.variants.kernel_variants`.
     """
     if kernel is None:
-        kernels = kernels_at(scalars, site)
+        kernels = kernels_at(columns, site)
         if len(kernels) > 1:
             named = ", ".join(kernels[:12]) + (" ..." if len(kernels) > 12 else "")
             raise ArgumentError(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")
         kernel = kernels[0] if kernels else ""
     texts = {name: value_text(value) for name, value in (problem or {}).items()}
     tuned = tuned_parameters(store).get(kernel, ())
-    variants = kernel_variants(scalars, site, kernel, tuned=tuned, problem=texts, setting=setting)
+    variants = kernel_variants(columns, site, kernel, tuned=tuned, problem=texts, setting=setting)
     return VariantResult(study(variants, predicted(variants)))
 
 
-def kernels_at(scalars: Columns, site: str) -> list[str]:
+def kernels_at(columns: Columns, site: str) -> list[str]:
     """The names of the kernels with measurements of a site, sorted."""
-    return sorted(set(scalars["kernel"][scalars["site"] == site].tolist()))
+    return sorted(set(columns["kernel"][columns["site"] == site].tolist()))
 
 
 def tuned_parameters(store: Store) -> dict[str, list[str]]:

@@ -71,22 +71,22 @@ def show_measured(store: Results) -> None:
     say(f"store: {store.path}")
 
 
-def measured_rows(dataset: Columns) -> list[list[Any]]:
+def measured_rows(columns: Columns) -> list[list[Any]]:
     """A row for each measured kernel: label, ms, J, W, pJ per operation, core MHz; means over
     repeats, sorted by energy per operation."""
     import pandas as pd  # noqa: PLC0415
 
     from dvfs.dataset import COUNT_PREFIX, is_complete  # noqa: PLC0415
-    from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
+    from dvfs.kernel_instance import kernels_by_pair  # noqa: PLC0415
 
-    labels = dataset_kernels(dataset)
-    pairs = zip(dataset["kernel"], dataset["params"], strict=True)
+    labels = kernels_by_pair(columns)
+    pairs = zip(columns["kernel"], columns["params"], strict=True)
     arithmetic = {COUNT_PREFIX + name for name in ("sp", "dp", "half", "int")}
-    counts = sorted(arithmetic & set(dataset))
-    columns = ["time_s", "energy_j", "core_mhz_achieved", *counts]
-    rows = pd.DataFrame({name: dataset[name].astype(float) for name in columns})
+    counts = sorted(arithmetic & set(columns))
+    names = ["time_s", "energy_j", "core_mhz_achieved", *counts]
+    rows = pd.DataFrame({name: columns[name].astype(float) for name in names})
     rows = rows.assign(label=[labels[pair].label for pair in pairs])
-    means = rows[is_complete(dataset["status"])].groupby("label").mean().reset_index()
+    means = rows[is_complete(columns["status"])].groupby("label").mean().reset_index()
     operations = means[counts].sum(axis=1).replace(0.0, float("nan"))
     table = pd.DataFrame(
         {

@@ -84,9 +84,9 @@ def test_a_row_is_a_variant_at_a_setting_with_the_mean_of_its_repeats():
         assert problem == {name: instance.params[name] for name in ("stencil", "n")}
         assert of.families[of.family[row]] == {"stencil": instance.params["stencil"]}
         points = 1e6 * instance.params["n"]
-        assert of.columns["dp"][row] == points
-        assert of.columns["dp / core_mhz"][row] == points * 1000.0 / mhz
-        assert of.columns["tiles"][row] == instance.params["n"] / instance.params["tile"] ** 2
+        assert of.time_terms["dp"][row] == points
+        assert of.time_terms["dp / core_mhz"][row] == points * 1000.0 / mhz
+        assert of.time_terms["tiles"][row] == instance.params["n"] / instance.params["tile"] ** 2
     fixed = variants(made, problem={"n": "64", "stencil": "b"})
     assert (len(fixed), fixed.problems) == (20, [{"stencil": "b", "n": 64}])
 
@@ -139,12 +139,12 @@ def test_what_was_not_measured_is_said(asked, said):
 
 
 def matrix(of: MeasuredVariants, mine: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    return np.stack([of.columns[name][mine] for name in names], axis=1)
+    return np.stack([of.time_terms[name][mine] for name in names], axis=1)
 
 
 def by_nnls(of: MeasuredVariants, fitted: np.ndarray) -> np.ndarray:
     """Prices with the least squares of relative errors, none below 0."""
-    relative = matrix(of, fitted, list(of.columns)) / of.time_s[fitted, None]
+    relative = matrix(of, fitted, list(of.time_terms)) / of.time_s[fitted, None]
     size = np.abs(relative).max(axis=0)
     return nnls(relative / size, np.ones(len(relative)))[0] / size
 
@@ -154,10 +154,10 @@ def test_times_are_sums_at_prices_of_each_family():
     for place, cost in enumerate(fit_times(of)):
         mine = of.family == place
         assert cost is not None
-        assert cost.terms == tuple(of.columns)
+        assert cost.terms == tuple(of.time_terms)
         assert cost.n == 40
         predicted_s = matrix(of, mine, cost.terms) @ by_nnls(of, mine)
-        np.testing.assert_allclose(cost.of({k: c[mine] for k, c in of.columns.items()}),
+        np.testing.assert_allclose(cost.of({k: c[mine] for k, c in of.time_terms.items()}),
                                    predicted_s, rtol=1e-9)  # fmt: skip
         error = np.sqrt(np.mean((predicted_s / of.time_s[mine] - 1) ** 2))
         assert cost.error == pytest.approx(error, rel=1e-6)
@@ -173,7 +173,7 @@ def test_a_variant_s_time_comes_from_the_others_of_its_family_alone():
     for place in (0, 1):
         mine = of.family == place
         prices = by_nnls(of, mine & ~test)
-        expected = matrix(of, mine & test, list(of.columns)) @ prices
+        expected = matrix(of, mine & test, list(of.time_terms)) @ prices
         np.testing.assert_allclose(time_s[mine & test], expected, rtol=1e-9)
     none = times_without(of, of.family == 1)
     assert np.isnan(none).all()
@@ -198,7 +198,7 @@ def test_energies_at_the_highest_clocks_are_constant_power_and_joules_a_count():
     there = np.flatnonzero(of.clocks["core_mhz"] == 1000.0)
     order = np.random.default_rng(SEED).permutation(there)
     trained, tested = order[:9], order[9:]
-    columns = np.stack([of.time_s, of.columns["dp"], of.columns["dram"]], axis=1)
+    columns = np.stack([of.time_s, of.time_terms["dp"], of.time_terms["dram"]], axis=1)
     prices = by_linear_program(columns[trained], of.energy_j[trained])
     assert found.setting == Setting(1000.0, 500.0)
     assert found.cost.terms == (TIME_TERM, "dp", "dram")
@@ -226,7 +226,7 @@ def test_a_record_of_prices_has_no_number_that_json_lacks():
     record = price_record(first, "s")
     assert record["n"] == 40
     assert record["error_pct"] == pytest.approx(100 * first.error)
-    assert [price["name"] for price in record["prices"]] == list(of.columns)
+    assert [price["name"] for price in record["prices"]] == list(of.time_terms)
     assert {(price["unit"], price["low"], price["high"]) for price in record["prices"]} == {
         ("s", None, None)
     }
