@@ -113,6 +113,8 @@ def make_observations(
         voltage="unit" if core_v is None else "measured",
         setting=setting,
         settings=settings,
+        energy_std_j=np.full(n, np.nan),
+        node=np.full(n, "", object),
         mem_volts_known=False,
     )
 

@@ -222,8 +222,9 @@ LONG_NAMES = {
 
 @dataclass(frozen=True)
 class Columns(Mapping[str, "np.ndarray"]):
-    """The variables of a store's Dataset and its attributes, without xarray, whose import takes
-    longer than most questions. Read a variable with ``numpy.asarray``.
+    """The columns of a store's measurements and its attributes, without xarray, whose import takes
+    longer than most questions: all :data:`MEASUREMENT_COLUMNS`, the counts, and with traces their
+    columns. Read a column with ``numpy.asarray``.
     """
 
     arrays: Mapping[str, Any]

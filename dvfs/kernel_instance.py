@@ -158,10 +158,8 @@ def kernels_of_rows(columns: Columns) -> tuple[list[KernelInstance], np.ndarray]
 def _pairs(columns: Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
     """The distinct (kernel, params), and the index of each row's pair, int64 (rows,)."""
     from dvfs.groups import Groups  # noqa: PLC0415
-    from dvfs.texts import Texts, group_codes  # noqa: PLC0415
+    from dvfs.texts import group_codes  # noqa: PLC0415
 
-    kernel = columns.texts("kernel")
-    has_params = "params" in columns
-    params = columns.texts("params") if has_params else Texts.same("", len(kernel))
+    kernel, params = columns.texts("kernel"), columns.texts("params")
     groups = Groups(group_codes([kernel, params]))
     return [(kernel[i], params[i]) for i in groups.firsts.tolist()], groups.numbers()

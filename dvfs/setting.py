@@ -207,14 +207,12 @@ def axis_values(columns: Columns, rows: np.ndarray) -> list[np.ndarray]:
     :func:`distinct_settings`."""
     import numpy as np  # noqa: PLC0415
 
-    numbers = [np.broadcast_to(np.nan, len(rows))] * len(NUMBERS)
-    for i, name in enumerate(NUMBERS):
-        if name in columns:
-            column = np.asarray(columns[name], float)
-            is_constant = column.strides == (0,) and len(column)
-            numbers[i] = np.broadcast_to(column[0], len(rows)) if is_constant else column[rows]
-    if "profile" in columns:
-        names = columns.texts("profile")
-        if len(names.values) > 1 or names.values != [""]:
-            return [*numbers, np.asarray(names[rows]).astype(str)]
+    numbers = []
+    for name in NUMBERS:
+        column = np.asarray(columns[name], float)
+        is_constant = column.strides == (0,) and len(column)
+        numbers.append(np.broadcast_to(column[0], len(rows)) if is_constant else column[rows])
+    names = columns.texts("profile")
+    if len(names.values) > 1 or names.values != [""]:
+        return [*numbers, np.asarray(names[rows]).astype(str)]
     return [*numbers, np.broadcast_to(np.array(""), len(rows))]

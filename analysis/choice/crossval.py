@@ -93,7 +93,7 @@ def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> I
     elif scheme == "leave-one-kernel-out":
         yield from (data.kernel == number for number in np.unique(data.kernel))
     elif scheme == "leave-one-node-out":
-        nodes = np.array([] if data.node is None else sorted(set(data.node.tolist()) - {""}))
+        nodes = sorted(set(data.node.tolist()) - {""})
         if len(nodes) < 2:
             raise FitError("leave-one-node-out needs measurements of two named nodes or more")
         yield from (data.node == node for node in nodes)
@@ -255,8 +255,7 @@ class _FoldResults:
         posterior: SitePosterior | None = None,
     ) -> None:
         """``posterior``: of all rows; its hyperparameters stay fixed. None: each fold fits one."""
-        # Without the nodes, which these fits do not use, a fold's rows are sooner taken.
-        self.data, self.objective, self.form = replace(data, node=None), objective, form
+        self.data, self.objective, self.form = data, objective, form
         self.held = None if posterior is None else (posterior, posterior.cells(data))
         self.prepared = PreparedRows(data)
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)

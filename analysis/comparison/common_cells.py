@@ -53,10 +53,9 @@ def site_frame(columns: Columns, rows: np.ndarray) -> pd.DataFrame:
     for name in ("partition", "kernel", "params", "node"):
         frame[name] = [str(value) for value in frame[name]]
     # A row of a foreign table has its node as partition, or "imported" if it names none.
-    if "imported" in columns:
-        imported = np.asarray(columns["imported"])[rows]
-        is_node = (frame["partition"] == frame["node"]) & (frame["partition"] != "")
-        frame.loc[imported & is_node, "partition"] = "imported"
+    imported = np.asarray(columns["imported"])[rows]
+    is_node = (frame["partition"] == frame["node"]) & (frame["partition"] != "")
+    frame.loc[imported & is_node, "partition"] = "imported"
     frame.loc[frame["simulated"], "node"] = SIMULATED_NODE
     return frame
 

@@ -207,7 +207,7 @@ def _chosen(
 ) -> tuple[FormChoice, np.ndarray | None]:
     """Return the chosen form with its solution, and the rows' weights, None for equal weights."""
     choice = choose(data, candidates, part_of=part_of)
-    has_uncertainty = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
+    has_uncertainty = bool(np.isfinite(data.energy_std_j).any())
     if not (has_uncertainty or robust):
         return choice, None
     weight = np.ones(len(data))
@@ -236,7 +236,6 @@ def _measurement_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
     A residual's variance is the model's plus the measurement's. The model's is the residuals' mean
     square less the measurements' mean variance. A row without an uncertainty has the median.
     """
-    assert data.energy_std_j is not None  # noqa: S101
     row_variance = (data.energy_std_j / data.energy_j) ** 2
     row_variance = np.where(np.isfinite(row_variance), row_variance, np.nanmedian(row_variance))
     model_variance = max(float(np.mean(residual**2) - np.mean(row_variance)), 0.0)
@@ -624,8 +623,6 @@ def node_deviations(
     training, solution = choice.training, choice.solution
     empty = np.zeros((0, len(solution.value)))
     freedom = max(len(training.mhz) - 1, 1)
-    if data.node is None:
-        return empty, freedom
     nodes, node = np.unique(data.node.astype(str), return_inverse=True)
     named = int(np.count_nonzero(nodes != ""))
     if named < MIN_NODES_FOR_INTERVALS:

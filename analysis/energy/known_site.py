@@ -310,8 +310,7 @@ def _noise(data: Observations, scatter: Scatter) -> np.ndarray:
     labels = data.labels.tolist()
     cell_variance = np.array([scatter.cell * scatter.scale.get(label, 1.0) for label in labels])
     noise = np.array([scatter.noise.get(label, 0.0) for label in labels]) + LEAST_NOISE
-    if data.energy_std_j is not None:
-        noise += np.nan_to_num(data.energy_std_j / data.energy_j) ** 2
+    noise += np.nan_to_num(data.energy_std_j / data.energy_j) ** 2
     same_kernel = data.kernel[:, None] == data.kernel[None, :]
     same_setting = data.setting[:, None] == data.setting[None, :]
     # Without repeats at the known site the scatter of cells is mostly noise.

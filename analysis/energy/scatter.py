@@ -36,8 +36,6 @@ def scatter_of_one_node(fitted: Fit, data: Observations) -> tuple[float, float] 
     These are of one measurement, and of what all kernels of a node have in common at a setting.
     None where fewer than two nodes have a name, or there are too few rows.
     """
-    if data.node is None:
-        return None
     rows = np.flatnonzero(data.node.astype(str) != "")
     nodes, node = np.unique(data.node[rows].astype(str), return_inverse=True)
     if len(nodes) < 2:

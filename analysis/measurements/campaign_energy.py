@@ -98,8 +98,6 @@ class CampaignEnergy:
 
 def campaign_energy(columns: Columns, site: str) -> CampaignEnergy | None:
     """The energies of a site's complete measurements in a store; None if it has none."""
-    if "site" not in columns:
-        return None
     rows = np.flatnonzero(complete_rows(columns, site))
     if not len(rows):
         return None

@@ -93,8 +93,6 @@ Need = tuple[int, bool, str]
 def metered(columns: Columns, site: str) -> Metered | None:
     """How a site was measured; None if it has no complete measurement or is simulated.
     ``columns``: a store's."""
-    if "site" not in columns:
-        return None
     rows = np.flatnonzero(complete_rows(columns, site))
     if not len(rows) or np.asarray(columns["simulated"])[rows].any():
         return None

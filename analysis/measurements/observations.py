@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -68,9 +69,9 @@ class Observations:
     setting: np.ndarray
     settings: list[Setting]
     """The requested settings, sorted; some may have no row."""
-    energy_std_j: np.ndarray | None = None
+    energy_std_j: np.ndarray
     """float64 (rows,), the standard uncertainties of the energies; NaN if unknown."""
-    node: np.ndarray | None = None
+    node: np.ndarray
     """object (rows,), the node of each measurement; empty if unknown."""
     instances: Mapping[str, KernelInstance] = field(default_factory=dict)
     """Label -> the kernel's name and parameters; some may have no row."""
@@ -97,23 +98,13 @@ class Observations:
         stay."""
         if isinstance(rows, np.ndarray) and rows.dtype == bool:
             rows = np.flatnonzero(rows)
-        names = (
-            "kernel",
-            "core_mhz",
-            "mem_mhz",
-            "core_v",
-            "mem_v",
-            "time_s",
-            "energy_j",
-            "setting",
-        )
-        return replace(
-            self,
-            **{name: getattr(self, name)[rows] for name in names},
-            energy_std_j=None if self.energy_std_j is None else self.energy_std_j[rows],
-            node=None if self.node is None else self.node[rows],
-            counts={name: values[rows] for name, values in self.counts.items()},
-        )
+        arrays: dict[str, Any] = {
+            name: values[rows]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray)
+        }
+        counts = {name: values[rows] for name, values in self.counts.items()}
+        return replace(self, **arrays, counts=counts)
 
     @property
     def labels(self) -> np.ndarray:
@@ -140,7 +131,7 @@ class Observations:
 
 def site_names(columns: Columns) -> list[str]:
     """The sites of a store's measurements, sorted."""
-    return sorted(columns.texts("site").values) if "site" in columns else []
+    return sorted(columns.texts("site").values)
 
 
 def observations(
@@ -172,7 +163,7 @@ def observations(
     if not len(rows):
         n = int((column("site") == site).sum())
         none = f"none of the {n} measurements of {site} can be fitted"
-        if complete.any() and "imported" in columns and column("imported")[complete].all():
+        if complete.any() and column("imported")[complete].all():
             raise FitError(f"{none}: the imported table has their times, and no energy or power")
         no_meter = "their energy is missing: this site has no meter"
         reason = no_meter if complete.any() else "none succeeded"
@@ -189,7 +180,7 @@ def observations(
             counts[name] = values
 
     def numbers(name: str) -> np.ndarray:
-        return column(name)[rows].astype(float) if name in columns else np.full(len(rows), np.nan)
+        return column(name)[rows].astype(float)
 
     requested = axis_values(columns, rows)
     settings, setting = distinct_settings(*requested)
@@ -227,8 +218,8 @@ def observations(
         voltage=voltage,
         setting=setting,
         settings=settings,
-        energy_std_j=numbers("energy_std_j") if "energy_std_j" in columns else None,
-        node=column("node")[rows].astype(object) if "node" in columns else None,
+        energy_std_j=numbers("energy_std_j"),
+        node=column("node")[rows].astype(object),
         instances=dict(zip(kernels, instances, strict=True)),
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
@@ -362,8 +353,6 @@ def refuse_other_ranks(
 ) -> None:
     """Raise FitError for a kernel that was measured with different numbers of MPI ranks, which are
     different kernels. ``kernel``: each row's index into ``kernels``."""
-    if "ranks" not in columns:
-        return
     ranks = np.asarray(columns["ranks"])[rows]
     _, first = np.unique(kernel, return_index=True)
     for i in np.flatnonzero(ranks != ranks[first][kernel])[:1]:
@@ -448,13 +437,8 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             domains=domains,
             setting=setting,
             settings=settings,
-            energy_std_j=np.concatenate(
-                [
-                    np.full(len(data), np.nan) if data.energy_std_j is None else data.energy_std_j
-                    for data in sites
-                ]
-            ),
-            node=None,
+            energy_std_j=joined("energy_std_j"),
+            node=np.full(len(site_of_row), "", object),
             unproven_clocks=any(data.unproven_clocks for data in sites),
             stated_clocks=any(data.stated_clocks for data in sites),
             estimated_energies=any(data.estimated_energies for data in sites),

@@ -56,11 +56,6 @@ class PhaseSplit:
         return self.energy_j / whole if whole > 0 else np.full(len(self.phases), math.nan)
 
 
-def has_phases(channels: np.ndarray) -> bool:
-    """Whether any trace marks a phase; ``channels``: text (traces,)."""
-    return any(str(name).startswith(PHASE_PREFIX) for name in channels.tolist())
-
-
 def phase_splits(columns: Columns, site: str) -> tuple[list[PhaseSplit], list[str]]:
     """The split of every kernel of a site that marks phases, at its fastest setting and at the one
     of least energy; and notes on kernels that could not be split.
@@ -76,10 +71,10 @@ def phase_splits(columns: Columns, site: str) -> tuple[list[PhaseSplit], list[st
     def column(name: str) -> np.ndarray:
         return np.asarray(columns[name])
 
-    if not has_phases(column("trace_channel")):
-        return [], []
     channels = column("trace_channel").tolist()
     marks = np.array([str(name).startswith(PHASE_PREFIX) for name in channels], bool)
+    if not marks.any():
+        return [], []
     marked = np.unique(column("trace_measurement")[marks])
     ok = (column("site") == site) & (column("status") == OK)
     ok &= (column("energy_j") > 0) & (column("time_s") > 0)

@@ -34,8 +34,6 @@ def power_trace(columns: Columns, site: str) -> PowerTrace | None:
     """The trace of the site's measurement whose mean power is the median; None if no measurement
     has a trace of power or energy. Reads only its samples. ``columns``: a store's, with its traces.
     """
-    if "trace_measurement" not in columns or "time_ns" not in columns:
-        return None
 
     def column(name: str) -> np.ndarray:
         return np.asarray(columns[name])
@@ -54,8 +52,6 @@ def power_trace(columns: Columns, site: str) -> PowerTrace | None:
 def row_trace(columns: Columns, row: int) -> PowerTrace | None:
     """The trace of the measurement ``row``; None if it has no trace of power or energy. Reads only
     its samples. ``columns``: a store's, with its traces."""
-    if "trace_measurement" not in columns or "time_ns" not in columns:
-        return None
 
     def column(name: str) -> np.ndarray:
         return np.asarray(columns[name])
@@ -84,7 +80,7 @@ def row_trace(columns: Columns, row: int) -> PowerTrace | None:
     kernel, params = (str(column(name)[row]) for name in ("kernel", "params"))
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,
-        setting=Setting.of_row({n: column(n)[row] for n in AXES if n in columns}),
+        setting=Setting.of_row({n: column(n)[row] for n in AXES}),
         iterations=int(scalars["iterations"]),
         time_s=float(scalars["time_s"]),
         energy_j=float(scalars["energy_j"]),

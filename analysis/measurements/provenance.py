@@ -26,7 +26,6 @@ from dvfs.dataset import (
     TIMED,
     Columns,
 )
-from dvfs.texts import Texts
 
 TOLERANCE_PCT = 2.0
 """The default tolerance between a rate and the factor times the clock, in %."""
@@ -97,41 +96,36 @@ def clock_proofs(columns: Columns, rows: np.ndarray) -> np.ndarray:
     (:func:`shown_by_timing`).
     """
 
-    def column(name: str, missing: object) -> np.ndarray:
-        if name in columns:
-            return np.asarray(columns[name][rows])
-        return np.full(len(rows), missing)
+    def column(name: str) -> np.ndarray:
+        return np.asarray(columns[name][rows])
 
-    def texts(name: str) -> Texts:
-        return columns.texts(name)[rows] if name in columns else Texts.same("", len(rows))
-
-    recorded, status = texts("clock_proof"), texts("status")
+    recorded, status = (columns.texts(name)[rows] for name in ("clock_proof", "status"))
     proof = recorded.array().copy()
     is_missing = recorded.array(bool, [value == "" for value in recorded.values])
     requested, achieved = np.zeros(len(rows), bool), np.ones(len(rows), bool)
     has_clock = np.zeros(len(rows), bool)
     mem_achieved = np.ones(len(rows), bool)
     for name in ("core_mhz", "mem_mhz"):
-        mhz = column(name, np.nan).astype(float)
+        mhz = column(name).astype(float)
         has_clock |= np.isfinite(mhz)
         if len(np.unique(mhz[np.isfinite(mhz)])) > 1:
             requested |= np.isfinite(mhz)
-            achieved_mhz = column(f"{name}_achieved", np.nan).astype(float)
+            achieved_mhz = column(f"{name}_achieved").astype(float)
             in_domain = np.isfinite(achieved_mhz) | ~np.isfinite(mhz)
             achieved &= in_domain
             if name == "mem_mhz":
                 mem_achieved = in_domain
-    simulated = column("simulated", False).astype(bool)
-    imported = column("imported", False).astype(bool)
+    simulated = column("simulated").astype(bool)
+    imported = column("imported").astype(bool)
     proof[is_missing & requested & ~achieved] = UNPROVEN
     proof[is_missing & requested & achieved] = READ_BACK
     proof[is_missing & imported & has_clock] = STATED
     proof[is_missing & simulated] = SIMULATED
     proof[status.array(bool, [value == CLOCK_UNPROVEN for value in status.values])] = UNPROVEN
     doubtful = (proof == UNPROVEN) & mem_achieved
-    if doubtful.any() and "core_mhz_timed" in columns:
-        core_mhz, timed_mhz = (column(name, np.nan) for name in ("core_mhz", "core_mhz_timed"))
-        shown = shown_by_timing(np.array(column("node", "").tolist()), core_mhz, timed_mhz)
+    if doubtful.any():
+        core_mhz, timed_mhz = (column(name) for name in ("core_mhz", "core_mhz_timed"))
+        shown = shown_by_timing(np.array(column("node").tolist()), core_mhz, timed_mhz)
         proof[doubtful & shown] = TIMED
     return proof
 
@@ -158,8 +152,6 @@ def estimated_energies(columns: Columns, rows: np.ndarray) -> np.ndarray:
     it: they are constant though the times differ, or a polynomial of a label of loads.
     """
     why = np.full(len(rows), "", object)
-    if "provenance" not in columns or "imported" not in columns:
-        return why
     imported = np.asarray(columns["imported"])[rows].astype(bool)
     imported &= ~np.asarray(columns["simulated"])[rows].astype(bool)
     texts = np.asarray(columns["provenance"])

@@ -57,13 +57,13 @@ def describe(rows: np.ndarray, columns: Columns, limit: int) -> list[str]:
         values = {
             name: np.asarray(columns[name])[row]
             for name in ("kernel", "params", *AXES, "repeat", "node", "point_id")
-            if name in columns
         }
-        kernel = kernels[str(values["kernel"]), str(values.get("params", ""))]
-        text = f"{kernel.label} at {setting_text(Setting.of_row(values))}"
-        text += f", repeat {int(values['repeat'])}" if "repeat" in values else ""
-        text += f", node {values['node']}" if values.get("node") else ""
-        lines.append(text + (f" ({values['point_id']})" if "point_id" in values else ""))
+        kernel = kernels[str(values["kernel"]), str(values["params"])]
+        node = f", node {values['node']}" if values["node"] else ""
+        lines.append(
+            f"{kernel.label} at {setting_text(Setting.of_row(values))}, repeat "
+            f"{int(values['repeat'])}{node} ({values['point_id']})"
+        )
     if len(rows) > limit:
         lines.append(f"and {len(rows) - limit} further rows")
     return lines

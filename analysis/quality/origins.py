@@ -58,8 +58,6 @@ def estimated(columns: Columns, rows: Rows) -> Iterator[Finding]:
 
 def recorded_energies(columns: Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows whose energy comes from a channel of the meter ``recorded``."""
-    if "meters" not in columns:
-        return
     meters = columns.texts("meters")
     replayed = meters.array(bool, [_is_replayed(str(text)) for text in meters.values])[rows.index]
     if not replayed.any():

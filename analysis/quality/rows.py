@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from dvfs.setting import (
     distinct_settings,
     number_columns,
 )
-from dvfs.texts import Texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,23 +116,17 @@ def rows_of(columns: Columns, site: str, limited: bool = True) -> Rows:
     those under a power limit or a profile, whose clocks follow the load."""
     time_s, energy_j = np.asarray(columns["time_s"]), np.asarray(columns["energy_j"])
     usable = complete_rows(columns, site)
-    if not limited and "power_limit_w" in columns:
+    if not limited:
         usable &= np.isnan(np.asarray(columns["power_limit_w"]))
-    if not limited and "profile" in columns:
         usable &= np.asarray(columns["profile"]) == ""
     index = np.flatnonzero(usable & (time_s > 0) & (energy_j > 0))
     rows = every_row(index, time_s)
 
-    def column(name: str, missing: Any) -> np.ndarray:
-        if name in columns:
-            return np.asarray(columns[name])[rows]
-        return np.full(len(index), missing)
-
-    def texts(name: str) -> Texts:
-        return columns.texts(name)[rows] if name in columns else Texts.same("", len(index))
+    def column(name: str) -> np.ndarray:
+        return np.asarray(columns[name])[rows]
 
     all_kernels, kernel = kernels_of_rows(columns)
-    ranks_code, ranks = _numbered(column("ranks", 1))
+    ranks_code, ranks = _numbered(column("ranks"))
     code, pairs = _numbered(kernel[rows] * max(len(ranks), 1) + ranks_code)
     kernel_of_code, ranks_of_code = np.divmod(np.array(pairs, np.int64), max(len(ranks), 1))
     instances = [all_kernels[i] for i in kernel_of_code.tolist()]
@@ -142,11 +134,11 @@ def rows_of(columns: Columns, site: str, limited: bool = True) -> Rows:
     if len(ranks) > 1:
         names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, ranks_of_code, strict=True)]
     settings, setting = distinct_settings(*axis_values(columns, index))
-    achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
-    volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
-    node_texts = texts("node")
+    achieved = [column(f"{name}_mhz_achieved") for name in ("core", "mem")]
+    volts = [column(f"{name}_v") for name in ("core", "mem")]
+    node_texts = columns.texts("node")[rows]
     node, node_codes = _numbered(node_texts.codes)
-    counts = {c: column(name, np.nan).astype(float) for c, name in count_columns(columns).items()}
+    counts = {c: column(name).astype(float) for c, name in count_columns(columns).items()}
     log_time, log_energy = np.log(time_s[rows]), np.log(energy_j[rows])
     return Rows(
         index=index.astype(np.int64),
@@ -158,15 +150,15 @@ def rows_of(columns: Columns, site: str, limited: bool = True) -> Rows:
         mhz=clock_columns(settings),
         node=node,
         nodes=[str(node_texts.values[i]) for i in node_codes],
-        partition=_numbered(texts("partition").codes)[0],
-        repeat=column("repeat", 0).astype(np.int64),
-        start_unix_s=column("start_unix_s", 0.0).astype(float),
+        partition=_numbered(columns.texts("partition")[rows].codes)[0],
+        repeat=column("repeat").astype(np.int64),
+        start_unix_s=column("start_unix_s").astype(float),
         achieved_mhz=np.column_stack(achieved).astype(float),
         clock_proof=clock_proofs(columns, index),
         volts=np.column_stack(volts).astype(float),
         counts={name: n for name, n in counts.items() if np.isfinite(n).any()},
         values={"time": log_time, "power": log_energy - log_time, "energy": log_energy},
-        simulated=bool(column("simulated", False).any()),
+        simulated=bool(column("simulated").any()),
     )
 
 
@@ -174,8 +166,6 @@ def provenance(columns: Columns, rows: Rows) -> tuple[np.ndarray, dict[str, list
     """The mean power (W) in each row's provenance, NaN without; and labels by name, "" without."""
     power_w = np.full(len(rows.index), np.nan)
     labels: dict[str, list[str]] = {}
-    if "provenance" not in columns:
-        return power_w, labels
     texts = np.asarray(columns["provenance"])
     texts = texts[every_row(rows.index, texts)]
     has_record = mention(texts, '"power_w"') | mention(texts, '"labels"')

@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.comparison.changes import Change, compare_site, with_adjusted
 from dvfs.dataset import Columns
+from tests.frames import whole
 
 SITE = "s"
 QUANTITIES = ("time_s", "energy_j")
@@ -68,7 +69,7 @@ def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> l
         }
         fixed = {"site": SITE, "partition": "p", "params": "{}", "status": "ok", "setup": ""}
         columns |= {name: np.full(len(index), text, object) for name, text in fixed.items()}
-        datasets.append(Columns(columns))
+        datasets.append(whole(columns, len(index)))
     return datasets
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,16 @@ WATTS = {"c1_core": 3.0, "c1_mem": 2.0, "p_misc": 1.0, "g_core": 2e-3, "g_mem": 
 
 
 def numbered(labels: Iterable[str]) -> dict[str, Any]:
-    """The fields of Observations that say which kernel each row is of."""
+    """The fields of Observations that say which kernel each row is of; nodes and uncertainties of
+    energies are unknown."""
     kernels, kernel = distinct_kernels(labels)
-    return {"kernels": kernels, "kernel": kernel}
+    unknown = {"energy_std_j": np.full(len(kernel), np.nan), "node": without_node(kernel)}
+    return {"kernels": kernels, "kernel": kernel, **unknown}
+
+
+def without_node(rows: Sized) -> np.ndarray:
+    """The nodes of so many rows, unknown."""
+    return np.full(len(rows), "", object)
 
 
 def core_volt(mhz: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from analysis.report.sheets import utilisation_sheet
 from analysis.rooflines.roofline import roof_fractions
 from dvfs.dataset import Columns
 from tests.analysis.test_report import measured as counted_rows
+from tests.frames import whole
 
 
 def dataset(rows: list[dict[str, object]]) -> Columns:
@@ -42,12 +43,10 @@ def dataset(rows: list[dict[str, object]]) -> Columns:
     }
     columns = {name: [row.get(name, value) for row in rows] for name, value in usual.items()}
     text = ("site", "kernel", "params", "status", "provenance", "node", "voltage_origin")
-    return Columns(
-        {
-            name: np.array(values, object if name in text else None)
-            for name, values in columns.items()
-        }
-    )
+    arrays = {
+        name: np.array(values, object if name in text else None) for name, values in columns.items()
+    }
+    return whole(arrays, len(rows))
 
 
 def counted(**counters: object) -> str:

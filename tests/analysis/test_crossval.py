@@ -24,7 +24,7 @@ from analysis.predict.site import site_time_noise
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.analysis.simulated_tk1 import TABLE_I, simulated_columns
-from tests.analysis.synthetic import numbered
+from tests.analysis.synthetic import numbered, without_node
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,12 @@ def test_a_scheme_that_leaves_nothing_to_fit_or_to_predict_is_refused(data):
         (data, "holdout", [Setting(1.0, 2.0)], "trains on 1/2 MHz, which was not measured"),
         (one, "leave-one-setting-out", None, "two settings or more"),
         (unnamed, "leave-one-node-out", None, "two named nodes or more"),
-        (replace(data, node=None), "leave-one-node-out", None, "two named nodes or more"),
+        (
+            replace(data, node=without_node(data)),
+            "leave-one-node-out",
+            None,
+            "two named nodes or more",
+        ),
         (data, "leave-one-site-out", None, "two sites or more"),
     ):
         with pytest.raises(FitError, match=said):

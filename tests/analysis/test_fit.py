@@ -18,7 +18,7 @@ from analysis.measurements.observations import FitError, observations, setting_t
 from dvfs.dataset import Columns
 from dvfs.setting import Setting
 from tests.analysis.simulated_tk1 import TABLE_I, simulated_columns
-from tests.analysis.synthetic import grid_observations
+from tests.analysis.synthetic import grid_observations, without_node
 
 # Choi & Vuduc 2016, Table I: pJ/V^2 (its pJ over V^2), and constant power in W by setting.
 CONSTANTS = {"sp": 27.3, "dp": 131.1, "int": 56.5, "shared": 33.3, "l2": 85.0, "dram": 369.5}
@@ -306,7 +306,7 @@ def with_nodes(quiet, seed: int, node_std: float):
     energy_j *= rng.normal(1, 0.025, len(quiet))
     energy_j *= (1 + rng.normal(0, 0.015, len(quiet.settings)))[quiet.setting]
     noisy = replace(quiet, energy_j=energy_j)
-    return replace(noisy, node=node), replace(noisy, node=None)
+    return replace(noisy, node=node), replace(noisy, node=without_node(noisy))
 
 
 def test_what_nodes_have_in_common_widens_intervals_on_the_whole(quiet):
@@ -374,7 +374,7 @@ def test_one_node_for_each_setting_adds_nothing(quiet):
     energy_j = quiet.energy_j * rng.normal(1, 0.02, len(quiet))
     without, with_nodes = (
         fit(replace(quiet, energy_j=energy_j, node=names), "choi", "known")
-        for names in (None, node)
+        for names in (without_node(node), node)
     )
     np.testing.assert_allclose(
         with_nodes.covariance, without.covariance, rtol=1e-3, atol=1e-6 * without.covariance.max()

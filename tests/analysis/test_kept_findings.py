@@ -312,9 +312,9 @@ def found_in(name: str) -> list[object]:
 
 
 def described() -> list[str]:
-    """The rows of a finding, in words; in a table with other columns too."""
+    """The rows of a finding, in words; of an unknown node and without a memory clock too."""
     frame = sweep(12).assign(params='{"n": 3}')
-    few = frame.drop(columns=["repeat", "point_id"]).assign(node="", mem_mhz=np.nan)
+    few = frame.assign(node="", mem_mhz=np.nan)
     return [
         line
         for table, rows in ((frame, np.arange(3, 9)), (few, np.array([2])))

@@ -22,7 +22,7 @@ from analysis.predict.site import site_posterior
 from campaign.results.fits import KnownSite
 from dvfs.setting import clock_columns
 from tests.analysis.simulated_tk1 import other_board, simulated_columns
-from tests.analysis.synthetic import COUNTED, core_volt, grid_observations
+from tests.analysis.synthetic import COUNTED, core_volt, grid_observations, without_node
 
 DOMAINS = {
     name: "mem" if name == "dram" else "core" for name in ("sp", "dp", "int", "shared", "l2")
@@ -434,7 +434,9 @@ def test_the_scatter_of_one_node_is_found_among_nodes_that_differ(apart):
         made = fit(data, "choi+clock", "known")
         noise, setting = scatter_of_one_node(made, data)
         found.append((noise, setting))
-        of_node, of_all = (Scatter.of(made, one) for one in (data, replace(data, node=None)))
+        of_node, of_all = (
+            Scatter.of(made, one) for one in (data, replace(data, node=without_node(data)))
+        )
         if apart:
             assert np.mean(list(of_all.noise.values())) > 2.0 * noise
         assert set(of_node.noise.values()) == {noise}
@@ -456,9 +458,9 @@ def test_without_several_named_nodes_there_is_no_scatter_of_one():
     data, _ = of_nodes(0, 0.1, 0.02, 0.0)
     made = fit(data, "choi+clock", "known", intervals=False)
     one = replace(data, node=np.array(["node-1"] * len(data), object))
-    unnamed = replace(data, node=np.array([""] * len(data), object))
-    among = Scatter.of(made, replace(data, node=None))
-    for none in (one, unnamed, replace(data, node=None)):
+    unnamed = replace(data, node=without_node(data))
+    among = Scatter.of(made, unnamed)
+    for none in (one, unnamed):
         assert scatter_of_one_node(made, none) is None
         assert Scatter.of(made, none) == among
     few = data.take(np.flatnonzero((data.setting < 3) & (data.labels == data.labels[0])))

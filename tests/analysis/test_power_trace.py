@@ -7,6 +7,7 @@ import numpy as np
 from analysis.measurements.power_trace import power_trace, row_trace
 from dvfs.dataset import Columns
 from dvfs.setting import Setting
+from tests.frames import whole
 
 TRACES = [
     # measurement, channel, unit, samples as (ns, value)
@@ -26,7 +27,7 @@ def dataset(channels: tuple[str, ...] = ("board", "package", "window", "core clo
     traces = [trace for trace in TRACES if trace[1] in channels]
     sizes = np.array([len(samples) for _, _, _, samples in traces], np.int64)
     samples = np.array([sample for trace in traces for sample in trace[3]], float).reshape(-1, 2)
-    return Columns(
+    return whole(
         {
             "site": np.array(["a", "a", "a", "a", "b"]),
             "status": np.array(["ok", "ok", "ok", "timed out", "ok"]),
@@ -37,19 +38,22 @@ def dataset(channels: tuple[str, ...] = ("board", "package", "window", "core clo
             "time_s": np.full(5, 0.1),
             "energy_j": np.array([5.0, 8.0, 30.0, 8.0, 8.0]) / 10,
             "iterations": np.full(5, 10),
-            "trace_measurement": np.array([row for row, _, _, _ in traces]),
-            "trace_channel": np.array([channel for _, channel, _, _ in traces]),
-            "trace_unit": np.array([unit for _, _, unit, _ in traces]),
+            "trace_measurement": np.array([row for row, _, _, _ in traces], np.int64),
+            "trace_channel": np.array([channel for _, channel, _, _ in traces], object),
+            "trace_unit": np.array([unit for _, _, unit, _ in traces], object),
             "row_start": np.cumsum(sizes) - sizes,
             "row_size": np.array(sizes),
             "time_ns": np.array(samples[:, 0].astype(np.int64)),
             "value": np.array(samples[:, 1]),
-        }
+        },
+        5,
     )
 
 
-def without(*names: str) -> Columns:
-    return Columns({name: values for name, values in dataset().items() if name not in names})
+def without_traces() -> Columns:
+    """Where no trace was kept yet, a store has no samples."""
+    columns = dataset(())
+    return Columns({n: v for n, v in columns.items() if n not in ("time_ns", "value")})
 
 
 def test_the_measurement_of_median_power_is_shown_with_its_windows():
@@ -89,7 +93,7 @@ def test_without_a_window_channel_the_window_is_the_measured_time():
 def test_there_is_no_trace_where_none_is_kept():
     assert power_trace(dataset(), "b") is None
     assert power_trace(dataset(("core clock", "phase:near")), "a") is None
-    assert power_trace(without("time_ns", "value"), "a") is None
+    assert power_trace(without_traces(), "a") is None
 
 
 def test_the_trace_of_any_measurement_is_that_of_its_row():
@@ -97,4 +101,4 @@ def test_the_trace_of_any_measurement_is_that_of_its_row():
     assert row_trace(dataset(), 2).channels["board"][1].tolist() == [30.0, 30.0]
     assert row_trace(dataset(), 3).energy_j == 0.8
     assert row_trace(dataset(), 4) is None
-    assert row_trace(without("trace_measurement", "trace_channel", "trace_unit"), 2) is None
+    assert row_trace(without_traces(), 2) is None

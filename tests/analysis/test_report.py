@@ -37,11 +37,11 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement, Trace
 from campaign.verbs.report import run as report
-from dvfs.dataset import Columns
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import numbered
+from tests.frames import whole
 from tests.points import a_point
 from tests.report_tables import Tables
 from tests.simulated_runs import simulate
@@ -442,7 +442,7 @@ def test_equal_meters_of_several_nodes_are_one():
 
     def shown(some):
         n = len(some)
-        columns = Columns(
+        columns = whole(
             {
                 name: np.array(values, object)
                 for name, values in {
@@ -452,7 +452,8 @@ def test_equal_meters_of_several_nodes_are_one():
                     "meters": [json.dumps(meters) for _, meters in some],
                 }.items()
             }
-            | {name: np.ones(n) for name in ("core_mhz", "mem_mhz", "energy_j", "iterations")}
+            | {name: np.ones(n) for name in ("core_mhz", "mem_mhz", "energy_j", "iterations")},
+            n,
         )
         return measurement_counts(columns, np.ones(n, bool), ()).meters
 

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from dvfs.dataset import Columns
+from tests.frames import whole
 
 
 def dataset(rows, **columns) -> Columns:
@@ -32,6 +33,5 @@ def dataset(rows, **columns) -> Columns:
     names = dict.fromkeys(name for row in table for name in row)
     values = {name: [row.get(name, math.nan) for row in table] for name in names} | columns
     text = {"site", "kernel", "status", "clock_proof", "provenance", "params"}
-    return Columns(
-        {name: np.array(own, object if name in text else None) for name, own in values.items()}
-    )
+    arrays = {name: np.array(own, object if name in text else None) for name, own in values.items()}
+    return whole(arrays, len(table))

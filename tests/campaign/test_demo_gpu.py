@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from campaign.verbs.demo import measured_rows
-from dvfs.dataset import Columns
+from tests.frames import whole
 from tests.sites.fake_nvml import TREE, build
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_a_plan_and_a_doctor_need_no_packages_of_cuda(node: Path) -> None:
 
 def test_the_table_has_means_over_repeats_in_order_of_energy_per_operation() -> None:
     params = ['{"number":"sp"}', '{"number":"dp"}', '{"number":"dp"}', '{"number":"dp"}']
-    dataset = Columns(
+    dataset = whole(
         {
             "status": np.array(["ok", "ok", "ok", "crashed"], object),
             "kernel": np.array(["gpu_fma"] * 4, object),
@@ -89,7 +89,8 @@ def test_the_table_has_means_over_repeats_in_order_of_energy_per_operation() -> 
             "core_mhz_achieved": np.array([1980.0, 1700.0, 1720.0, 1.0]),
             "n_sp": np.array([2e11, np.nan, np.nan, np.nan]),
             "n_dp": np.array([np.nan, 1e11, 1e11, 1e11]),
-        }
+        },
+        4,
     )
     sp, dp = measured_rows(dataset)
     assert ("sp" in sp[0], "dp" in dp[0]) == (True, True)
