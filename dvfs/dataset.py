@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from dvfs.kernel_instance import KernelInstance
     from dvfs.texts import Texts
 
 OK = "ok"
@@ -248,6 +250,35 @@ class Columns(Mapping[str, "np.ndarray"]):
         if name not in self._texts:
             self._texts[name] = Texts.of(self[name])
         return self._texts[name]
+
+    @cached_property
+    def kernels(self) -> tuple[list[KernelInstance], np.ndarray]:
+        """The distinct kernels, sorted by label, and each row's index into them, int64 (rows,)."""
+        import numpy as np  # noqa: PLC0415
+
+        pairs, pair_indices = self._pairs
+        instances = self.kernels_by_pair
+        by_label = {instance.label: instance for instance in instances.values()}
+        index = {label: i for i, label in enumerate(sorted(by_label))}
+        index_of_pair = np.array([index[instances[pair].label] for pair in pairs], np.int64)
+        return [by_label[label] for label in index], index_of_pair[pair_indices]
+
+    @cached_property
+    def kernels_by_pair(self) -> dict[tuple[str, str], KernelInstance]:
+        """The instance of each (kernel, params)."""
+        from dvfs.kernel_instance import kernel_instances  # noqa: PLC0415
+
+        return kernel_instances(self._pairs[0])
+
+    @cached_property
+    def _pairs(self) -> tuple[list[tuple[str, str]], np.ndarray]:
+        """The distinct (kernel, params), and the index of each row's pair, int64 (rows,)."""
+        from dvfs.groups import Groups  # noqa: PLC0415
+        from dvfs.texts import group_codes  # noqa: PLC0415
+
+        kernel, params = self.texts("kernel"), self.texts("params")
+        groups = Groups(group_codes([kernel, params]))
+        return [(kernel[i], params[i]) for i in groups.firsts.tolist()], groups.numbers()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.arrays)

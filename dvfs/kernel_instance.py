@@ -6,12 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dvfs.dataset import Columns
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -135,31 +130,3 @@ def _params_of(text: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         return {"params": text}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def kernels_by_pair(columns: Columns) -> dict[tuple[str, str], KernelInstance]:
-    """The instance of each (kernel, params) of a store's measurements."""
-    return kernel_instances(_pairs(columns)[0])
-
-
-def kernels_of_rows(columns: Columns) -> tuple[list[KernelInstance], np.ndarray]:
-    """The distinct instances of a store's measurements, sorted by label, and each row's index into
-    them, int64 (rows,)."""
-    import numpy as np  # noqa: PLC0415
-
-    pairs, pair_indices = _pairs(columns)
-    instances = kernel_instances(pairs)
-    by_label = {instance.label: instance for instance in instances.values()}
-    index = {label: i for i, label in enumerate(sorted(by_label))}
-    index_of_pair = np.array([index[instances[pair].label] for pair in pairs], np.int64)
-    return [by_label[label] for label in index], index_of_pair[pair_indices]
-
-
-def _pairs(columns: Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
-    """The distinct (kernel, params), and the index of each row's pair, int64 (rows,)."""
-    from dvfs.groups import Groups  # noqa: PLC0415
-    from dvfs.texts import group_codes  # noqa: PLC0415
-
-    kernel, params = columns.texts("kernel"), columns.texts("params")
-    groups = Groups(group_codes([kernel, params]))
-    return [(kernel[i], params[i]) for i in groups.firsts.tolist()], groups.numbers()

@@ -255,7 +255,9 @@ class _FoldResults:
         posterior: SitePosterior | None = None,
     ) -> None:
         """``posterior``: of all rows; its hyperparameters stay fixed. None: each fold fits one."""
-        self.data, self.objective, self.form = data, objective, form
+        # Without the nodes, which these fits do not use, a fold's rows are sooner taken.
+        self.data = replace(data, node=np.broadcast_to("", len(data)))
+        self.objective, self.form = objective, form
         self.held = None if posterior is None else (posterior, posterior.cells(data))
         self.prepared = PreparedRows(data)
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)

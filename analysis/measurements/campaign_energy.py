@@ -11,7 +11,6 @@ import numpy as np
 from analysis.measurements.provenance import estimated_energies
 from dvfs.dataset import Columns, complete_rows
 from dvfs.groups import Groups
-from dvfs.kernel_instance import kernels_of_rows
 from dvfs.texts import Texts
 
 J_PER_KWH = 3.6e6
@@ -105,7 +104,7 @@ def campaign_energy(columns: Columns, site: str) -> CampaignEnergy | None:
         np.asarray(columns[name])[rows].astype(float)
         for name in ("iterations", "time_s", "energy_j", "start_unix_s")
     )
-    kernels, kernel_of = kernels_of_rows(columns)
+    kernels, kernel_of = columns.kernels
     groups = Groups(kernel_of[rows])
     duration_s = time_s * iterations
     return CampaignEnergy(

@@ -21,7 +21,6 @@ import numpy as np
 
 from analysis.measurements.provenance import mention
 from dvfs.dataset import COUNT_PREFIX, COUNTERS, complete_rows
-from dvfs.kernel_instance import kernels_of_rows
 
 if TYPE_CHECKING:
     from dvfs.dataset import Columns
@@ -47,7 +46,7 @@ class KernelCounters:
 
 def kernel_counters(columns: Columns, site: str) -> list[KernelCounters]:
     """The counters of every kernel of a site that has any, by label."""
-    kernels, kernel_of = kernels_of_rows(columns)
+    kernels, kernel_of = columns.kernels
     complete = complete_rows(columns, site)
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     texts = np.asarray(columns["provenance"])

@@ -19,7 +19,7 @@ from dvfs.dataset import (
 )
 from dvfs.errors import UserError, unknown_name
 from dvfs.groups import Groups
-from dvfs.kernel_instance import KernelInstance, kernels_of_rows, relabelled
+from dvfs.kernel_instance import KernelInstance, relabelled
 from dvfs.setting import LegalVolts, Setting, axis_values, clock_columns, distinct_settings
 
 OFF_CLOCK = 0.02
@@ -168,7 +168,7 @@ def observations(
         no_meter = "their energy is missing: this site has no meter"
         reason = no_meter if complete.any() else "none succeeded"
         raise FitError(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
-    all_kernels, kernel_of_row = kernels_of_rows(columns)
+    all_kernels, kernel_of_row = columns.kernels
     used, kernel = np.unique(kernel_of_row[rows], return_inverse=True)
     instances = [all_kernels[i] for i in used.tolist()]
     kernels = [instance.label for instance in instances]

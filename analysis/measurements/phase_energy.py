@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.measurements.observations import FitError, refuse_other_ranks, setting_text
 from dvfs.dataset import OK, PHASE_PREFIX, Columns
-from dvfs.kernel_instance import KernelInstance, kernels_by_pair
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def phase_splits(columns: Columns, site: str) -> tuple[list[PhaseSplit], list[st
     marked = np.unique(column("trace_measurement")[marks])
     ok = (column("site") == site) & (column("status") == OK)
     ok &= (column("energy_j") > 0) & (column("time_s") > 0)
-    instances = kernels_by_pair(columns)
+    instances = columns.kernels_by_pair
     kernels: dict[str, KernelInstance] = {}
     rows: dict[str, dict[Setting, list[int]]] = {}
     done = marked[ok[marked]]

@@ -45,7 +45,7 @@ from dvfs.dataset import (
 )
 from dvfs.errors import unknown_name
 from dvfs.groups import Groups
-from dvfs.kernel_instance import KernelInstance, kernels_by_pair
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _rows(columns: Columns, site: str, kernel: str) -> np.ndarray:
 
 
 def _instances(columns: Columns, rows: np.ndarray) -> list[KernelInstance]:
-    by_pair = kernels_by_pair(columns)
+    by_pair = columns.kernels_by_pair
     kernels, params = (np.asarray(columns[name])[rows].tolist() for name in ("kernel", "params"))
     return [by_pair[pair] for pair in zip(kernels, params, strict=True)]
 

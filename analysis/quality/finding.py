@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.measurements.observations import setting_text
 from dvfs.dataset import Columns
-from dvfs.kernel_instance import KernelInstance, kernels_by_pair
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import AXES, Setting
 
 MAX_NAMED = 3
@@ -52,7 +52,7 @@ def describe(rows: np.ndarray, columns: Columns, limit: int) -> list[str]:
     """The first ``limit`` of ``rows`` (:attr:`Finding.rows`), a line each: kernel, setting, repeat,
     node, point id."""
     lines = []
-    kernels = kernels_by_pair(columns)
+    kernels = columns.kernels_by_pair
     for row in rows[:limit]:
         values = {
             name: np.asarray(columns[name])[row]

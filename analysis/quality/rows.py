@@ -12,7 +12,7 @@ from analysis.measurements.observations import setting_text
 from analysis.measurements.provenance import clock_proofs, every_row, mention
 from dvfs.dataset import MEMORY_CLASSES, Columns, complete_rows, count_columns
 from dvfs.groups import Groups
-from dvfs.kernel_instance import KernelInstance, kernels_of_rows
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import (
     NUMBERS,
     Setting,
@@ -125,7 +125,7 @@ def rows_of(columns: Columns, site: str, limited: bool = True) -> Rows:
     def column(name: str) -> np.ndarray:
         return np.asarray(columns[name])[rows]
 
-    all_kernels, kernel = kernels_of_rows(columns)
+    all_kernels, kernel = columns.kernels
     ranks_code, ranks = _numbered(column("ranks"))
     code, pairs = _numbered(kernel[rows] * max(len(ranks), 1) + ranks_code)
     kernel_of_code, ranks_of_code = np.divmod(np.array(pairs, np.int64), max(len(ranks), 1))

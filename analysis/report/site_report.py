@@ -38,7 +38,6 @@ from analysis.quality.origins import CLOCK_PROOF
 from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 from dvfs.dataset import CLOCK_UNPROVEN, Columns, is_complete
-from dvfs.kernel_instance import kernels_of_rows
 from dvfs.setting import LegalVolts, Setting, axis_values, distinct_settings
 
 NODES_NAMED = 4
@@ -238,7 +237,7 @@ def measurement_counts(
         left=sum(point not in stored for point in planned),
         clock_unproven=texts("status", complete).count(CLOCK_UNPROVEN),
         without_energy=int((~(energy_j > 0)).sum()),
-        kernels=len(np.unique(kernels_of_rows(columns)[1][complete])),
+        kernels=len(np.unique(columns.kernels[1][complete])),
         settings=len(distinct_settings(*axis_values(columns, np.flatnonzero(complete)))[0]),
         nodes=sorted(set(texts("node", complete)) - {""}),
         meters=_meters(set(zip(texts("node", complete), texts("meters", complete), strict=True))),

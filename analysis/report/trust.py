@@ -23,7 +23,6 @@ from analysis.quality.finding import SEPARATE, SEVERITIES, Finding, Severity, de
 from analysis.quality.origins import CLOCK_PROOF
 from analysis.report.tables import Table, TableColumn, TextColumn, decimals
 from dvfs.dataset import FAILURES, STATED, Columns, is_complete
-from dvfs.kernel_instance import kernels_of_rows
 
 LISTED = 500
 """The most rows that a remark names; further ones are counted."""
@@ -65,7 +64,7 @@ def _failures(columns: Columns, rows: np.ndarray) -> list[Remark]:
     failed = rows[status.array(bool, [name in FAILURES for name in status.values])[rows]].tolist()
     if not failed:
         return []
-    kernels, kernel_of_row = kernels_of_rows(columns)
+    kernels, kernel_of_row = columns.kernels
     attempts_of: dict[tuple[str, str], list[int]] = {}
     for row in failed:
         attempts_of.setdefault((status[row], kernels[kernel_of_row[row]].label), []).append(row)

@@ -27,7 +27,7 @@ from dvfs.dataset import (
 )
 from dvfs.errors import ArgumentError, reason
 from dvfs.files import write_output
-from dvfs.kernel_instance import KernelInstance, kernels_by_pair
+from dvfs.kernel_instance import KernelInstance
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -149,7 +149,7 @@ def shown_measurement(store: Store, point: str) -> ShownMeasurement:
         setup = journal_setups.get(scalars["setup"]) or read_setup(store, scalars["setup"])
         setup = None if setup is None else public_record(store, setup)
     return ShownMeasurement(
-        instance=kernels_by_pair(columns)[kernel, params],
+        instance=columns.kernels_by_pair[kernel, params],
         scalars=scalars,
         clock_proof=str(clock_proof),
         counts={name: count for name, count in counts.items() if math.isfinite(count)},

@@ -43,7 +43,6 @@ from dvfs.dataset import Columns
 from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing
 from dvfs.files import write_output
-from dvfs.kernel_instance import kernels_by_pair
 from dvfs.setting import Setting
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
 
@@ -243,7 +242,7 @@ def _listed(plan: dict[str, Any], columns: Columns) -> ListedOrder:
         campaign = Campaign.model_validate(plan.get("campaign"))
     except ValidationError:  # no plan, or that of another version
         return ListedOrder()
-    instances = kernels_by_pair(columns)
+    instances = columns.kernels_by_pair
     labels = [instances[pair].label for pair in listed_inputs(campaign) if pair in instances]
     settings = [Setting(*pair) for pair in campaign.settings.pairs or []]
     return ListedOrder(labels, settings)

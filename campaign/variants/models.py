@@ -41,7 +41,7 @@ from campaign.variants.stated_terms import stated_metrics, stated_terms
 from campaign.variants.study import kernels_at, tuned_parameters
 from dvfs.dataset import complete_rows, count_columns
 from dvfs.errors import ArgumentError
-from dvfs.kernel_instance import KernelInstance, kernels_of_rows
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, Volts
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _counts(
     columns: Columns, site: str, instances: Sequence[KernelInstance]
 ) -> dict[str, np.ndarray]:
     """Class -> counts (variants,), for the classes that all variants have counts of."""
-    kernels, kernel_of_row = kernels_of_rows(columns)
+    kernels, kernel_of_row = columns.kernels
     rows = np.flatnonzero(columns["site"] == site)
     numbers, firsts = np.unique(kernel_of_row[rows], return_index=True)
     labels = [kernels[number].label for number in numbers.tolist()]

@@ -28,7 +28,6 @@ from campaign.variants.tuning import BATCH
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing
-from dvfs.kernel_instance import kernels_by_pair
 from dvfs.setting import axis_values, distinct_settings
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def replay(
         if value < 1:
             raise ArgumentError(f"{option}: found {value}; must be 1 or more")
     rows, kernel = _rows(columns, site, kernel)
-    by_key = kernels_by_pair(columns)
+    by_key = columns.kernels_by_pair
     instances = [by_key[kernel, params] for params in columns["params"][rows].tolist()]
     selected = of_problem(instances, problem or {})
     rows, instances = rows[selected], [instances[i] for i in selected]

@@ -77,9 +77,8 @@ def measured_rows(columns: Columns) -> list[list[Any]]:
     import pandas as pd  # noqa: PLC0415
 
     from dvfs.dataset import COUNT_PREFIX, is_complete  # noqa: PLC0415
-    from dvfs.kernel_instance import kernels_by_pair  # noqa: PLC0415
 
-    labels = kernels_by_pair(columns)
+    labels = columns.kernels_by_pair
     pairs = zip(columns["kernel"], columns["params"], strict=True)
     arithmetic = {COUNT_PREFIX + name for name in ("sp", "dp", "half", "int")}
     counts = sorted(arithmetic & set(columns))
