@@ -147,7 +147,7 @@ def fit(
         least, most = ((end / lengths)[np.searchsorted(numbers, order)] for end in ends)
         q = columns.shared.shape[1]
         shared = [training.equations.terms[i] for i in numbers[:q]]
-        confounded = inseparable(shared, columns.shared / lengths[:q])
+        confounded = inseparable(shared, factor.of_shared)
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt((with_choice**2).sum(axis=0))
     high = np.maximum(value + reach, most)
     # Values that are only rounding are 0.
@@ -677,10 +677,10 @@ def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]
 def inseparable(terms: Sequence[Term], unit: np.ndarray) -> list[dict[str, Any]]:
     """Return groups of terms that these rows cannot separate, and measurements that would.
 
-    ``unit``: float64 (rows, terms), columns of length 1. A direction in which the coefficients
-    can move without changing the predictions is a singular vector with a small singular value.
-    Terms of single kernels are left out. Of several such directions only the space that they span
-    is determined, so terms are grouped by the projection on it.
+    ``unit``: float64 (any, terms), columns of length 1 in any orthonormal basis. A direction in
+    which the coefficients can move without changing the predictions is a singular vector with a
+    small singular value. Terms of single kernels are left out. Of several such directions only the
+    space that they span is determined, so terms are grouped by the projection on it.
     """
     shared = [i for i, term in enumerate(terms) if term.pays_for != "kernel"]
     _, size, directions = np.linalg.svd(unit[:, shared], full_matrices=False)

@@ -98,6 +98,11 @@ class ArrowFactor:
     cross: np.ndarray
     shared: np.ndarray
 
+    @property
+    def of_shared(self) -> np.ndarray:
+        """The shared columns, of length 1, in an orthonormal basis: float64 (2 K + q, q)."""
+        return np.concatenate([self.cross.reshape(-1, len(self.shared)), self.shared])
+
     def condition_number(self) -> float:
         """Return the largest over the smallest singular value of the columns that are not 0.
 

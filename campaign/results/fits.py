@@ -359,7 +359,8 @@ def data_id(columns: Columns, site: str) -> str:
     ids = np.asarray(columns["point_id"])[rows].astype(STATE["id"])
     order = id_order(ids)
     rows = rows[order]
-    hasher = hashlib.sha256(b"\n".join(ids[order].tolist()))
+    lines = np.strings.add(ids[order], b"\n").tobytes().replace(b"\0", b"")
+    hasher = hashlib.sha256(lines[:-1])
     for name in HASHED_COLUMNS:
         hasher.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
     return hasher.hexdigest()[:12]
