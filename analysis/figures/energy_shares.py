@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.energy.breakdown import by_phase, class_parts, kind_parts
+from analysis.energy.breakdown import class_parts, kind_parts, phase_parts
 from analysis.energy.fitted import Fit
 from analysis.figures.figure import Axis, Bars, Figure, Panel, row_axis
 from analysis.figures.labels import file_stem, marked, natural, setting_label, some_of
@@ -320,9 +320,8 @@ def phase_figure(model: Fit, data: Observations, phase: np.ndarray, title: str) 
 
     ``phase``: (rows,), the phase of each row.
     """
-    split = by_phase(model, data, phase)
+    phases, parts = phase_parts(model, data, phase)
     where = marked(data.site, data.simulated)
-    joules = {str(part): split["energy_j"].sel(part=part).values for part in split["part"].values}
     return Figure(
         f"energy_by_phase_{file_stem(title)}",
         f"Predicted energy of {title} by phase and by its use.",
@@ -330,8 +329,8 @@ def phase_figure(model: Fit, data: Observations, phase: np.ndarray, title: str) 
             stacked_panel(
                 "Energy by phase, J",
                 "predicted energy, J",
-                split["phase"].values.tolist(),
-                joules,
+                phases,
+                _columns(parts.names, parts.energy_j),
                 unit="J",
                 description=f"Energy of {title} by phase, {where}",
             )

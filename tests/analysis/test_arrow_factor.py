@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from analysis.energy.breakdown import by_domain
+from analysis.energy.breakdown import class_parts
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept
 from analysis.energy.fitted import Fit
@@ -121,7 +121,7 @@ def test_a_fit_of_kernels_without_counts_takes_less_memory_than_rows_by_kernels(
 
     def whole(data: Observations) -> Fit:
         fitted = fit(data, "choi", "known")
-        by_domain(fitted, data)
+        class_parts(fitted, data)
         json.dumps(as_kept(fitted))
         return fitted
 

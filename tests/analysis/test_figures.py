@@ -24,7 +24,7 @@ from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.fronts import pareto_front
 from analysis.choice.pick import picks
-from analysis.energy.breakdown import by_class
+from analysis.energy.breakdown import class_parts
 from analysis.energy.fit import fit
 from analysis.figures.energy_shares import (
     class_figure,
@@ -299,8 +299,8 @@ def test_bars_of_shares_are_as_long_as_the_shares(data, model, setting):
     names = kernel_names(data)[:6]
     image = drawn(class_figure(model, data, names, setting).panels[0])
     x = axis(image, True, False)
-    split = by_class(model, mean_at(data, names, setting))
-    constant = split["share"].sel(part="constant").values * 100.0
+    parts = class_parts(model, mean_at(data, names, setting))
+    constant = parts.share[:, parts.names.index("constant")] * 100.0
     bars = rects(image, "k8")
     lengths = [x(left + width) - x(left) for left, _, width, _ in bars]
     np.testing.assert_allclose(lengths, constant, atol=0.05)

@@ -38,7 +38,7 @@ from analysis.costs.linear_cost import LEAST_ABSOLUTE, LEAST_SQUARES, at_clocks,
 from analysis.costs.stencil_time import Constants, overhead_s, stencil_time, tile_bytes
 from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from analysis.energy.applications import application_energies
-from analysis.energy.breakdown import by_class, by_domain, by_kind
+from analysis.energy.breakdown import class_parts, kind_parts
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit, costs_at
 from analysis.measurements.observations import Observations, observations
@@ -141,8 +141,8 @@ def kept_fit(name: str, data: Observations) -> dict[str, object]:
 def energies(name: str, data: Observations) -> dict[str, object]:
     one = fitted(name)
     return {
-        of.__name__: {str(key): values.values for key, values in of(one, data).data_vars.items()}
-        for of in (by_class, by_domain, by_kind)
+        name: {"energy_j": parts.energy_j, "share": parts.share}
+        for name, parts in (("class", class_parts(one, data)), ("kind", kind_parts(one, data)))
     }
 
 

@@ -85,7 +85,7 @@ class LumpedTerm(Term):
     @property
     def part(self) -> str:
         """The domain."""
-        return self.domain_part
+        return DOMAIN_NAMES[self.domain]
 
     @property
     def nature(self) -> str:

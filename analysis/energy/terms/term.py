@@ -115,11 +115,6 @@ class Term(ABC):
         return CONSTANT
 
     @property
-    def domain_part(self) -> str:
-        """Its group in a breakdown by domain: core, memory or constant."""
-        return CONSTANT if self.pays_for == "time" else DOMAIN_NAMES[self.domain]
-
-    @property
     def nature(self) -> str:
         """Its group in a breakdown by computation, data and constant power."""
         return CONSTANT
