@@ -61,7 +61,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import numpy as np
 from numcodecs import blosc
-from analysis.measurements.trace_energy import trace_energies
+from benchmarks.trace_energy import trace_energies
 from campaign.store.columns import SHARD_SAMPLES
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store

@@ -189,8 +189,6 @@ def picks(
     kernels: list[str] | None = None,
     *,
     objective: str = "energy",
-    max_slowdown: float | None = None,
-    max_power_w: float | None = None,
     volts: Volts | None = None,
     among: Mapping[str, SettingCandidates] | None = None,
 ) -> list[Pick]:
@@ -200,16 +198,7 @@ def picks(
     """
     among = all_candidates(data, kernels, volts) if among is None else among
     single = best_single_setting(data, objective_of(objective))
-    return [
-        pick(
-            kernel,
-            objective,
-            max_slowdown=max_slowdown,
-            max_power_w=max_power_w,
-            best_single=single,
-        )
-        for kernel in among.values()
-    ]
+    return [pick(kernel, objective, best_single=single) for kernel in among.values()]
 
 
 class LimitsError(FitError):

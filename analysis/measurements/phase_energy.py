@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from analysis.measurements.observations import FitError, refuse_other_ranks, set
 from dvfs.dataset import OK, PHASE_PREFIX, Columns
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, axis_values, distinct_settings
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 FASTEST, LEAST = "fastest", "least energy"
 WINDOW = "window"
@@ -131,14 +128,15 @@ def _mean_split(
         meters = json.loads(str(np.asarray(columns["meters"])[row]) or "{}")
         channels = _counted(meters)
         split = phase_energy(columns, row)
-        missing = sorted(set(channels) - set(split["channel"].values.tolist()))
+        missing = sorted(set(channels) - set(split.energy_j))
         if missing:
             raise FitError(f"no trace of {missing[0]} is kept in measurement {row}")
         iteration_s = float(np.asarray(columns["time_s"])[row])
-        iterations = max(1, round(float(split["marked_s"]) / iteration_s))
-        joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
-        seconds.append(split["time_s"].values / iterations)
-        phases.append(split["phase"].values.tolist())
+        iterations = max(1, round(split.marked_s / iteration_s))
+        of_channels = [split.energy_j[channel] for channel in channels]
+        joules.append(np.sum(of_channels, axis=0) / iterations)
+        seconds.append(split.time_s / iterations)
+        phases.append(split.phases)
         periods += [float(meters[channel].get("period_s") or math.nan) for channel in channels]
     if any(names != phases[0] for names in phases):
         raise FitError(f"its repeats at {setting_text(setting)} mark different phases")
@@ -146,7 +144,7 @@ def _mean_split(
         **kernel.as_dict(),
         at=at,
         setting=setting,
-        phases=[str(name) for name in phases[0]],
+        phases=phases[0],
         energy_j=np.mean(joules, axis=0),
         time_s=np.mean(seconds, axis=0),
         repeats=len(rows),
@@ -166,25 +164,32 @@ def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
     return names
 
 
-def phase_energy(columns: Columns, measurement: int) -> xr.Dataset:
-    """The energy by channel and the time of each phase, over the marked parts of all windows: the
-    beginning of a window that runs more iterations than it marks.
+@dataclass(frozen=True)
+class MarkedPhases:
+    """The phases of one measurement, over the marked parts of all windows: the beginning of a
+    window that runs more iterations than it marks.
+
+    ``phases``: in the order of their first start. ``energy_j``: channel -> float64 (phases,), J.
+    ``time_s``: float64 (phases,), s. ``marked_s``: the sum over windows of the time from the start
+    of the first phase to the end of the last, s.
+    """
+
+    phases: list[str]
+    energy_j: Mapping[str, np.ndarray]
+    time_s: np.ndarray
+    marked_s: float
+
+
+def phase_energy(columns: Columns, measurement: int) -> MarkedPhases:
+    """The energy by channel and the time of each phase of a measurement.
 
     Args:
         columns: a store's, with its traces.
         measurement: the row.
 
-    Returns:
-        ``energy_j``, float64 (phase, channel), J; ``time_s``, float64 (phase,), s; ``share``,
-        float64 (phase, channel), of all phases' energy; ``marked_s``, s, the sum over windows of
-        the time from the start of the first phase to the end of the last. Phases are in the order
-        of their first start.
-
     Raises:
         FitError: the measurement marks no phases, or no meter was read.
     """
-    import xarray as xr  # noqa: PLC0415
-
     marks, joules = {}, {}
     windows_s = np.array([[-np.inf, np.inf]])
     for name, (time_s, value, unit) in _traces(columns, measurement).items():
@@ -198,24 +203,16 @@ def phase_energy(columns: Columns, measurement: int) -> xr.Dataset:
         what = "no phases are marked" if not marks else "no meter was read"
         raise FitError(f"no energy by phase of measurement {measurement}: {what}")
     phases = sorted(marks, key=lambda name: float(marks[name][0, 0]))
-    energy_j = np.array(
-        [[_energy_j(marks[phase], *joules[channel]) for channel in joules] for phase in phases]
-    )
-    whole = energy_j.sum(axis=0)
-    share = np.divide(energy_j, whole, out=np.full_like(energy_j, np.nan), where=whole > 0)
-    dims = ("phase", "channel")
-    lengths_s = [float(np.diff(marks[phase], axis=1).sum()) for phase in phases]
     ends_s = np.concatenate(list(marks.values()))
     within = [ends_s[(ends_s[:, 0] >= a) & (ends_s[:, 0] <= b)] for a, b in windows_s]
-    marked_s = sum(float(np.ptp(part)) for part in within if part.size)
-    return xr.Dataset(
-        {
-            "energy_j": (dims, energy_j, {"units": "J"}),
-            "time_s": ("phase", lengths_s, {"units": "s"}),
-            "share": (dims, share, {"units": "1"}),
-            "marked_s": ((), marked_s, {"units": "s"}),
+    return MarkedPhases(
+        phases=phases,
+        energy_j={
+            channel: np.array([_energy_j(marks[phase], *readings) for phase in phases])
+            for channel, readings in joules.items()
         },
-        {"phase": phases, "channel": list(joules)},
+        time_s=np.array([np.diff(marks[phase], axis=1).sum() for phase in phases]),
+        marked_s=sum(float(np.ptp(part)) for part in within if part.size),
     )
 
 

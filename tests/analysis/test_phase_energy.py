@@ -412,11 +412,9 @@ def test_a_power_is_integrated_over_each_phase_wherever_its_samples_lie() -> Non
         }
     )
     split = phase_energy(dataset, 3)
-    assert split["phase"].values.tolist() == ["near", "far"]
+    assert split.phases == ["near", "far"]
     expected = [exact_j(0.0, 0.5) + exact_j(5.0, 6.5), exact_j(0.5, 3.25) + exact_j(6.5, 8.0)]
-    found = split["energy_j"].sel(channel="board").values
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    np.testing.assert_allclose(split["share"].values[:, 0], np.array(expected) / sum(expected))
-    assert split["time_s"].values.tolist() == [2.5, 4.25]
+    np.testing.assert_allclose(split.energy_j["board"], expected, rtol=1e-6)
+    assert split.time_s.tolist() == [2.5, 4.25]
     # From -0.5 to 3.25 s in the first window, and from 5 to 8 s in the second.
-    assert float(split["marked_s"]) == 3.75 + 3.0
+    assert split.marked_s == 3.75 + 3.0

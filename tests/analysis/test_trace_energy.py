@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis.measurements import trace_energy
-from analysis.measurements.trace_energy import trace_energies
+from benchmarks import trace_energy
+from benchmarks.trace_energy import trace_energies
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
