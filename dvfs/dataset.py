@@ -226,15 +226,18 @@ LONG_NAMES = {
 class Columns(Mapping[str, "np.ndarray"]):
     """The columns of a store's measurements and its attributes, without xarray, whose import takes
     longer than most questions: all :data:`MEASUREMENT_COLUMNS`, the counts, and with traces their
-    columns. Read a column with ``numpy.asarray``.
+    columns. ``arrays``: objects that ``numpy.asarray`` accepts. Of ``time_ns`` and ``value`` take
+    slices there, since a column is read whole.
     """
 
     arrays: Mapping[str, Any]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     _texts: dict[str, Texts] = field(default_factory=dict, repr=False, compare=False)
 
-    def __getitem__(self, name: str) -> Any:
-        return self.arrays[name]
+    def __getitem__(self, name: str) -> np.ndarray:
+        import numpy as np  # noqa: PLC0415
+
+        return np.asarray(self.arrays[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self.arrays  # without reading it
@@ -248,7 +251,7 @@ class Columns(Mapping[str, "np.ndarray"]):
         from dvfs.texts import Texts  # noqa: PLC0415
 
         if name not in self._texts:
-            self._texts[name] = Texts.of(self[name])
+            self._texts[name] = Texts.of(self.arrays[name])
         return self._texts[name]
 
     @cached_property

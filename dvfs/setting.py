@@ -209,7 +209,7 @@ def axis_values(columns: Columns, rows: np.ndarray) -> list[np.ndarray]:
 
     numbers = []
     for name in NUMBERS:
-        column = np.asarray(columns[name], float)
+        column = columns[name]
         is_constant = column.strides == (0,) and len(column)
         numbers.append(np.broadcast_to(column[0], len(rows)) if is_constant else column[rows])
     names = columns.texts("profile")

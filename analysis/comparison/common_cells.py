@@ -47,13 +47,13 @@ def site_frame(columns: Columns, rows: np.ndarray) -> pd.DataFrame:
     """Measurements of a site, with the columns for a comparison. ``rows``: int64 indices."""
     names = [*CELL[:4], "node", "repeat", "simulated", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
-    values = {name: np.asarray(columns[name])[rows] for name in names}
+    values = {name: columns[name][rows] for name in names}
     values |= dict(zip(AXES, axis_values(columns, rows), strict=True))
     frame: pd.DataFrame = pd.DataFrame(values)
     for name in ("partition", "kernel", "params", "node"):
         frame[name] = [str(value) for value in frame[name]]
     # A row of a foreign table has its node as partition, or "imported" if it names none.
-    imported = np.asarray(columns["imported"])[rows]
+    imported = columns["imported"][rows]
     is_node = (frame["partition"] == frame["node"]) & (frame["partition"] != "")
     frame.loc[imported & is_node, "partition"] = "imported"
     frame.loc[frame["simulated"], "node"] = SIMULATED_NODE
@@ -107,7 +107,7 @@ def instances_of(*sides: Columns) -> dict[tuple[str, str], KernelInstance]:
         (str(kernel), str(params))
         for columns in sides
         for kernel, params in zip(
-            *(np.asarray(columns[name]).tolist() for name in ("kernel", "params")), strict=True
+            *(columns[name].tolist() for name in ("kernel", "params")), strict=True
         )
     }
     return kernel_instances(pairs)

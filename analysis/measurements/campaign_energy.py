@@ -101,7 +101,7 @@ def campaign_energy(columns: Columns, site: str) -> CampaignEnergy | None:
     if not len(rows):
         return None
     iterations, time_s, energy_j, start_unix_s = (
-        np.asarray(columns[name])[rows].astype(float)
+        columns[name][rows].astype(float)
         for name in ("iterations", "time_s", "energy_j", "start_unix_s")
     )
     kernels, kernel_of = columns.kernels

@@ -49,7 +49,7 @@ def kernel_counters(columns: Columns, site: str) -> list[KernelCounters]:
     kernels, kernel_of = columns.kernels
     complete = complete_rows(columns, site)
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-    texts = np.asarray(columns["provenance"])
+    texts = columns["provenance"]
     for row in np.flatnonzero(complete & mention(texts, f'"{COUNTERS}"')).tolist():
         counters = json.loads(texts[row]).get(COUNTERS)
         if counters:
@@ -70,7 +70,7 @@ def _summary(
         for name, value in counters.get("derived", {}).items():
             counted[name].append(value)
             column = f"{COUNT_PREFIX}{name}"
-            exact = float(np.asarray(columns[column])[row]) if column in columns else math.nan
+            exact = float(columns[column][row]) if column in columns else math.nan
             if exact > 0:
                 ratios[name].append(value / exact)
     return KernelCounters(

@@ -94,20 +94,19 @@ def metered(columns: Columns, site: str) -> Metered | None:
     """How a site was measured; None if it has no complete measurement or is simulated.
     ``columns``: a store's."""
     rows = np.flatnonzero(complete_rows(columns, site))
-    if not len(rows) or np.asarray(columns["simulated"])[rows].any():
+    if not len(rows) or columns["simulated"][rows].any():
         return None
     meters, params, node = (columns.texts(name)[rows] for name in ("meters", "params", "node"))
     counting = [_counting_channels(text) for text in meters.values]
     time_s, energy_j, iterations = (
-        np.asarray(columns[name])[rows].astype(float)
-        for name in ("time_s", "energy_j", "iterations")
+        columns[name][rows].astype(float) for name in ("time_s", "energy_j", "iterations")
     )
     is_counted = meters.array(bool, [bool(channels) for channels in counting])
     is_metered = is_counted & (energy_j > 0) & (estimated_energies(columns, rows) == "")
     metered_rows = np.flatnonzero(is_metered)
     if not len(metered_rows):
         return Metered(n=len(rows), unmetered=len(rows))
-    texts = np.asarray(columns["provenance"])[rows[metered_rows]].tolist()
+    texts = columns["provenance"][rows[metered_rows]].tolist()
     records = [json.loads(text or "{}") for text in texts]
     codes = meters[metered_rows].codes
     row_channels = [counting[i] for i in codes.tolist()]

@@ -150,20 +150,17 @@ def observations(
         FitError: the store has no such site, or none of its rows has an energy.
     """
 
-    def column(name: str) -> np.ndarray:
-        return np.asarray(columns[name])
-
     sites = site_names(columns)
     if site not in sites:
         raise FitError(f"--site: {unknown_name('site', site, sites)}")
-    energy_j = column("energy_j")
-    time_s = column("time_s")
+    energy_j = columns["energy_j"]
+    time_s = columns["time_s"]
     complete = complete_rows(columns, site)
     rows = np.flatnonzero(complete & (energy_j > 0) & (time_s > 0))
     if not len(rows):
-        n = int((column("site") == site).sum())
+        n = int((columns["site"] == site).sum())
         none = f"none of the {n} measurements of {site} can be fitted"
-        if complete.any() and column("imported")[complete].all():
+        if complete.any() and columns["imported"][complete].all():
             raise FitError(f"{none}: the imported table has their times, and no energy or power")
         no_meter = "their energy is missing: this site has no meter"
         reason = no_meter if complete.any() else "none succeeded"
@@ -175,12 +172,12 @@ def observations(
     refuse_other_ranks(columns, rows, kernels, kernel)
     counts = {}
     for name, count_column in count_columns(columns).items():
-        values = column(count_column)[rows].astype(float)
+        values = columns[count_column][rows].astype(float)
         if np.isfinite(values).any():
             counts[name] = values
 
     def numbers(name: str) -> np.ndarray:
-        return column(name)[rows].astype(float)
+        return columns[name][rows].astype(float)
 
     requested = axis_values(columns, rows)
     settings, setting = distinct_settings(*requested)
@@ -204,7 +201,7 @@ def observations(
     default_domains = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
         site=site,
-        simulated=bool(column("simulated")[rows].any()),
+        simulated=bool(columns["simulated"][rows].any()),
         kernel=kernel,
         kernels=kernels,
         core_mhz=core_mhz,
@@ -219,7 +216,7 @@ def observations(
         setting=setting,
         settings=settings,
         energy_std_j=numbers("energy_std_j"),
-        node=column("node")[rows].astype(object),
+        node=columns["node"][rows].astype(object),
         instances=dict(zip(kernels, instances, strict=True)),
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
@@ -353,7 +350,7 @@ def refuse_other_ranks(
 ) -> None:
     """Raise FitError for a kernel that was measured with different numbers of MPI ranks, which are
     different kernels. ``kernel``: each row's index into ``kernels``."""
-    ranks = np.asarray(columns["ranks"])[rows]
+    ranks = columns["ranks"][rows]
     _, first = np.unique(kernel, return_index=True)
     for i in np.flatnonzero(ranks != ranks[first][kernel])[:1]:
         raise FitError(

@@ -65,23 +65,20 @@ def phase_splits(columns: Columns, site: str) -> tuple[list[PhaseSplit], list[st
         site: the site's name.
     """
 
-    def column(name: str) -> np.ndarray:
-        return np.asarray(columns[name])
-
-    channels = column("trace_channel").tolist()
+    channels = columns["trace_channel"].tolist()
     marks = np.array([str(name).startswith(PHASE_PREFIX) for name in channels], bool)
     if not marks.any():
         return [], []
-    marked = np.unique(column("trace_measurement")[marks])
-    ok = (column("site") == site) & (column("status") == OK)
-    ok &= (column("energy_j") > 0) & (column("time_s") > 0)
+    marked = np.unique(columns["trace_measurement"][marks])
+    ok = (columns["site"] == site) & (columns["status"] == OK)
+    ok &= (columns["energy_j"] > 0) & (columns["time_s"] > 0)
     instances = columns.kernels_by_pair
     kernels: dict[str, KernelInstance] = {}
     rows: dict[str, dict[Setting, list[int]]] = {}
     done = marked[ok[marked]]
     settings, setting_of = distinct_settings(*axis_values(columns, done))
     for i, s in zip(done.tolist(), setting_of.tolist(), strict=True):
-        kernel = instances[str(column("kernel")[i]), str(column("params")[i])]
+        kernel = instances[str(columns["kernel"][i]), str(columns["params"][i])]
         kernels[kernel.label] = kernel
         rows.setdefault(kernel.label, {}).setdefault(settings[s], []).append(i)
     splits, notes = [], []
@@ -95,7 +92,7 @@ def phase_splits(columns: Columns, site: str) -> tuple[list[PhaseSplit], list[st
             continue
         settings = sorted(by_setting)
         fastest, least = (
-            min(settings, key=lambda s: float(column(name)[by_setting[s]].mean()))
+            min(settings, key=lambda s: float(columns[name][by_setting[s]].mean()))
             for name in ("time_s", "energy_j")
         )
         chosen = {fastest: FASTEST, least: LEAST}
@@ -125,13 +122,13 @@ def _mean_split(
     """
     joules, seconds, phases, periods = [], [], [], []
     for row in rows:
-        meters = json.loads(str(np.asarray(columns["meters"])[row]) or "{}")
+        meters = json.loads(str(columns["meters"][row]) or "{}")
         channels = _counted(meters)
         split = phase_energy(columns, row)
         missing = sorted(set(channels) - set(split.energy_j))
         if missing:
             raise FitError(f"no trace of {missing[0]} is kept in measurement {row}")
-        iteration_s = float(np.asarray(columns["time_s"])[row])
+        iteration_s = float(columns["time_s"][row])
         iterations = max(1, round(split.marked_s / iteration_s))
         of_channels = [split.energy_j[channel] for channel in channels]
         joules.append(np.sum(of_channels, axis=0) / iterations)
@@ -221,10 +218,10 @@ def _traces(columns: Columns, measurement: int) -> dict[str, tuple[np.ndarray, n
 
     A store keeps them contiguously, so that one read suffices: each read costs milliseconds.
     """
-    rows = np.flatnonzero(np.asarray(columns["trace_measurement"]) == measurement)
+    rows = np.flatnonzero(columns["trace_measurement"] == measurement)
     if not len(rows):
         return {}
-    starts, sizes = (np.asarray(columns[name])[rows] for name in ("row_start", "row_size"))
+    starts, sizes = (columns[name][rows] for name in ("row_start", "row_size"))
     begin, end = int(starts.min()), int((starts + sizes).max())
     is_contiguous = end - begin == int(sizes.sum())
     whole = read_samples(columns, begin, end) if is_contiguous else None
@@ -234,14 +231,14 @@ def _traces(columns: Columns, measurement: int) -> dict[str, tuple[np.ndarray, n
             time_s, value = read_samples(columns, start, start + size)
         else:
             time_s, value = (part[start - begin : start - begin + size] for part in whole)
-        channel = str(np.asarray(columns["trace_channel"])[row])
-        traces[channel] = (time_s, value, str(np.asarray(columns["trace_unit"])[row]))
+        channel = str(columns["trace_channel"][row])
+        traces[channel] = (time_s, value, str(columns["trace_unit"][row]))
     return traces
 
 
 def read_samples(columns: Columns, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     """The seconds and values of a range of samples, float64 each."""
-    time_ns, value = (np.asarray(columns[name][begin:end]) for name in ("time_ns", "value"))
+    time_ns, value = (np.asarray(columns.arrays[name][begin:end]) for name in ("time_ns", "value"))
     return time_ns / 1e9, value
 
 

@@ -35,14 +35,11 @@ def power_trace(columns: Columns, site: str) -> PowerTrace | None:
     has a trace of power or energy. Reads only its samples. ``columns``: a store's, with its traces.
     """
 
-    def column(name: str) -> np.ndarray:
-        return np.asarray(columns[name])
-
-    power_w = column("energy_j") / column("time_s")
-    usable = (column("site") == site) & (column("status") == OK)
+    power_w = columns["energy_j"] / columns["time_s"]
+    usable = (columns["site"] == site) & (columns["status"] == OK)
     usable &= np.isfinite(power_w) & (power_w > 0)
-    has_power = np.isin(column("trace_unit").astype(object), ("W", "J"))
-    rows = np.unique(column("trace_measurement")[has_power & (column("row_size") > 1)])
+    has_power = np.isin(columns["trace_unit"].astype(object), ("W", "J"))
+    rows = np.unique(columns["trace_measurement"][has_power & (columns["row_size"] > 1)])
     rows = rows[usable[rows]]
     if not len(rows):
         return None
@@ -53,16 +50,13 @@ def row_trace(columns: Columns, row: int) -> PowerTrace | None:
     """The trace of the measurement ``row``; None if it has no trace of power or energy. Reads only
     its samples. ``columns``: a store's, with its traces."""
 
-    def column(name: str) -> np.ndarray:
-        return np.asarray(columns[name])
-
-    unit = column("trace_unit").astype(object)
-    scalars = {name: column(name)[row] for name in ("time_s", "energy_j", "iterations")}
+    unit = columns["trace_unit"].astype(object)
+    scalars = {name: columns[name][row] for name in ("time_s", "energy_j", "iterations")}
     windows_s = np.array([[0.0, scalars["time_s"] * scalars["iterations"]]])
     channels = {}
-    for i in np.flatnonzero(column("trace_measurement") == row):
-        name = str(column("trace_channel")[i])
-        first, size = int(column("row_start")[i]), int(column("row_size")[i])
+    for i in np.flatnonzero(columns["trace_measurement"] == row):
+        name = str(columns["trace_channel"][i])
+        first, size = int(columns["row_start"][i]), int(columns["row_size"][i])
         if name.startswith(PHASE_PREFIX) or (name != WINDOW and unit[i] not in ("W", "J")):
             continue
         time_s, value = read_samples(columns, first, first + size)
@@ -77,10 +71,10 @@ def row_trace(columns: Columns, row: int) -> PowerTrace | None:
             channels[name] = (middle[step], np.diff(value)[step] / np.diff(time_s)[step])
     if not channels:
         return None
-    kernel, params = (str(column(name)[row]) for name in ("kernel", "params"))
+    kernel, params = (str(columns[name][row]) for name in ("kernel", "params"))
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,
-        setting=Setting.of_row({n: column(n)[row] for n in AXES}),
+        setting=Setting.of_row({n: columns[n][row] for n in AXES}),
         iterations=int(scalars["iterations"]),
         time_s=float(scalars["time_s"]),
         energy_j=float(scalars["energy_j"]),

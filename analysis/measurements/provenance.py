@@ -96,9 +96,6 @@ def clock_proofs(columns: Columns, rows: np.ndarray) -> np.ndarray:
     (:func:`shown_by_timing`).
     """
 
-    def column(name: str) -> np.ndarray:
-        return np.asarray(columns[name][rows])
-
     recorded, status = (columns.texts(name)[rows] for name in ("clock_proof", "status"))
     proof = recorded.array().copy()
     is_missing = recorded.array(bool, [value == "" for value in recorded.values])
@@ -106,17 +103,17 @@ def clock_proofs(columns: Columns, rows: np.ndarray) -> np.ndarray:
     has_clock = np.zeros(len(rows), bool)
     mem_achieved = np.ones(len(rows), bool)
     for name in ("core_mhz", "mem_mhz"):
-        mhz = column(name).astype(float)
+        mhz = columns[name][rows].astype(float)
         has_clock |= np.isfinite(mhz)
         if len(np.unique(mhz[np.isfinite(mhz)])) > 1:
             requested |= np.isfinite(mhz)
-            achieved_mhz = column(f"{name}_achieved").astype(float)
+            achieved_mhz = columns[f"{name}_achieved"][rows].astype(float)
             in_domain = np.isfinite(achieved_mhz) | ~np.isfinite(mhz)
             achieved &= in_domain
             if name == "mem_mhz":
                 mem_achieved = in_domain
-    simulated = column("simulated").astype(bool)
-    imported = column("imported").astype(bool)
+    simulated = columns["simulated"][rows].astype(bool)
+    imported = columns["imported"][rows].astype(bool)
     proof[is_missing & requested & ~achieved] = UNPROVEN
     proof[is_missing & requested & achieved] = READ_BACK
     proof[is_missing & imported & has_clock] = STATED
@@ -124,8 +121,8 @@ def clock_proofs(columns: Columns, rows: np.ndarray) -> np.ndarray:
     proof[status.array(bool, [value == CLOCK_UNPROVEN for value in status.values])] = UNPROVEN
     doubtful = (proof == UNPROVEN) & mem_achieved
     if doubtful.any():
-        core_mhz, timed_mhz = (column(name) for name in ("core_mhz", "core_mhz_timed"))
-        shown = shown_by_timing(np.array(column("node").tolist()), core_mhz, timed_mhz)
+        core_mhz, timed_mhz = (columns[name][rows] for name in ("core_mhz", "core_mhz_timed"))
+        shown = shown_by_timing(np.array(columns["node"][rows].tolist()), core_mhz, timed_mhz)
         proof[doubtful & shown] = TIMED
     return proof
 
@@ -152,17 +149,16 @@ def estimated_energies(columns: Columns, rows: np.ndarray) -> np.ndarray:
     it: they are constant though the times differ, or a polynomial of a label of loads.
     """
     why = np.full(len(rows), "", object)
-    imported = np.asarray(columns["imported"])[rows].astype(bool)
-    imported &= ~np.asarray(columns["simulated"])[rows].astype(bool)
-    texts = np.asarray(columns["provenance"])
+    imported = columns["imported"][rows].astype(bool)
+    imported &= ~columns["simulated"][rows].astype(bool)
+    texts = columns["provenance"]
     texts = texts[every_row(rows, texts)]
     for i in np.flatnonzero(imported & mention(texts, f'"{ESTIMATED}"')).tolist():
         why[i] = str(json.loads(texts[i]).get(ESTIMATED, ""))
     unstated = np.flatnonzero(imported & (why == ""))
     if len(unstated) >= FEWEST:
         time_s, energy_j = (
-            np.asarray(columns[name])[rows][unstated].astype(float)
-            for name in ("time_s", "energy_j")
+            columns[name][rows][unstated].astype(float) for name in ("time_s", "energy_j")
         )
         why[unstated] = _evidence(time_s, energy_j / time_s, texts[every_row(unstated, texts)])
     return why

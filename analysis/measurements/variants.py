@@ -145,18 +145,18 @@ def kernel_variants(
     repeats = np.bincount(variant)
 
     def mean(name: str) -> np.ndarray:
-        return np.bincount(variant, np.asarray(columns[name])[rows].astype(float)) / repeats
+        return np.bincount(variant, columns[name][rows].astype(float)) / repeats
 
     counts = _mean_counts(columns, rows, variant)
     flops = _total(counts, "flop")
     if not tuned and not problem:
         _check_same_work(instances, counts)
     work = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
-    provenance = np.asarray(columns["provenance"])[rows].tolist()
+    provenance = columns["provenance"][rows].tolist()
     time_s = mean("time_s")
     return KernelVariants(
         site=site,
-        simulated=bool(np.asarray(columns["simulated"])[rows].any()),
+        simulated=bool(columns["simulated"][rows].any()),
         kernel=kernel,
         problem=_common(instances),
         setting=setting,
@@ -179,25 +179,25 @@ def _rows(columns: Columns, site: str, kernel: str) -> np.ndarray:
     sites = site_names(columns)
     if site not in sites:
         raise FitError(f"--site: {unknown_name('site', site, sites)}")
-    at_site = np.asarray(columns["site"]) == site
-    rows = np.flatnonzero(at_site & (np.asarray(columns["kernel"]) == kernel))
+    at_site = columns["site"] == site
+    rows = np.flatnonzero(at_site & (columns["kernel"] == kernel))
     if not len(rows):
-        kernels = sorted(set(np.asarray(columns["kernel"])[at_site].tolist()))
+        kernels = sorted(set(columns["kernel"][at_site].tolist()))
         raise FitError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
     return rows
 
 
 def _instances(columns: Columns, rows: np.ndarray) -> list[KernelInstance]:
     by_pair = columns.kernels_by_pair
-    kernels, params = (np.asarray(columns[name])[rows].tolist() for name in ("kernel", "params"))
+    kernels, params = (columns[name][rows].tolist() for name in ("kernel", "params"))
     return [by_pair[pair] for pair in zip(kernels, params, strict=True)]
 
 
 def _left_out(columns: Columns, rows: np.ndarray) -> list[str]:
     """Why each row is excluded; empty if it is not."""
-    status = np.asarray(columns["status"])[rows]
+    status = columns["status"][rows]
     complete = is_complete(status)
-    energy_j, time_s = (np.asarray(columns[name])[rows] for name in ("energy_j", "time_s"))
+    energy_j, time_s = (columns[name][rows] for name in ("energy_j", "time_s"))
     measured = (energy_j > 0) & (time_s > 0)
     why = np.where(measured, "", WITHOUT_ENERGY).astype(object)
     why[clock_proofs(columns, rows) == UNPROVEN] = CLOCK_UNPROVEN
@@ -221,7 +221,7 @@ def _at_setting(
     if setting is None:
         most = max(map(len, variants.values()))
         has_most = np.array([len(variants.get(candidate, ())) == most for candidate in settings])
-        time_s = np.asarray(columns["time_s"])[rows[usable]]
+        time_s = columns["time_s"][rows[usable]]
         n = np.maximum(np.bincount(index[usable], minlength=len(settings)), 1)
         mean_s = np.bincount(index[usable], time_s, len(settings)) / n
         setting = settings[highest(settings, has_most, mean_s)]
@@ -318,9 +318,9 @@ def studied_variants(
     variants of one problem.
     """
     studied = []
-    rows_of_site = np.flatnonzero(np.asarray(columns["site"]) == site)
-    kernels, kernel_of = distinct_kernels(np.asarray(columns["kernel"])[rows_of_site].tolist())
-    imported, params = (np.asarray(columns[name]) for name in ("imported", "params"))
+    rows_of_site = np.flatnonzero(columns["site"] == site)
+    kernels, kernel_of = distinct_kernels(columns["kernel"][rows_of_site].tolist())
+    imported, params = (columns[name] for name in ("imported", "params"))
     for kernel, indices in zip(kernels, Groups(kernel_of).rows(), strict=True):
         rows = rows_of_site[indices]
         if kernel not in tuned and not imported[rows].all():
@@ -519,7 +519,7 @@ def measured_variants(
             measurement, or no terms.
     """
     rows = _rows(columns, site, kernel)
-    done = is_complete(np.asarray(columns["status"])) & (np.asarray(columns["time_s"]) > 0)
+    done = is_complete(columns["status"]) & (columns["time_s"] > 0)
     rows = rows[done[rows]]
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
@@ -555,7 +555,7 @@ def measured_variants(
     clocks = {name: values[first] for name, values in mhz.items()}
     return MeasuredVariants(
         site=site,
-        simulated=bool(np.asarray(columns["simulated"])[rows].any()),
+        simulated=bool(columns["simulated"][rows].any()),
         unproven_clocks=len(settings) > 1 and UNPROVEN in clock_proofs(columns, rows),
         kernel=kernel,
         instances=instances,
@@ -568,8 +568,8 @@ def measured_variants(
         clocks=clocks,
         counts=_site_counts(_mean_counts(columns, rows, cell)),
         time_terms=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
-        time_s=_means(np.asarray(columns["time_s"])[rows], cell),
-        energy_j=_means(np.asarray(columns["energy_j"])[rows], cell),
+        time_s=_means(columns["time_s"][rows], cell),
+        energy_j=_means(columns["energy_j"][rows], cell),
     )
 
 
@@ -590,7 +590,7 @@ def _mean_counts(columns: Columns, rows: np.ndarray, variant: np.ndarray) -> dic
     size = int(variant.max()) + 1
     counts = {}
     for name, column in count_columns(columns).items():
-        values = np.asarray(columns[column])[rows].astype(float)
+        values = columns[column][rows].astype(float)
         known = np.isfinite(values)
         with np.errstate(invalid="ignore"):
             total = np.bincount(variant[known], values[known], size)

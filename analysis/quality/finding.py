@@ -55,7 +55,7 @@ def describe(rows: np.ndarray, columns: Columns, limit: int) -> list[str]:
     kernels = columns.kernels_by_pair
     for row in rows[:limit]:
         values = {
-            name: np.asarray(columns[name])[row]
+            name: columns[name][row]
             for name in ("kernel", "params", *AXES, "repeat", "node", "point_id")
         }
         kernel = kernels[str(values["kernel"]), str(values["params"])]

@@ -114,16 +114,16 @@ class Rows:
 def rows_of(columns: Columns, site: str, limited: bool = True) -> Rows:
     """The complete rows of ``site`` with a positive time (s) and energy (J). ``limited``: include
     those under a power limit or a profile, whose clocks follow the load."""
-    time_s, energy_j = np.asarray(columns["time_s"]), np.asarray(columns["energy_j"])
+    time_s, energy_j = columns["time_s"], columns["energy_j"]
     usable = complete_rows(columns, site)
     if not limited:
-        usable &= np.isnan(np.asarray(columns["power_limit_w"]))
-        usable &= np.asarray(columns["profile"]) == ""
+        usable &= np.isnan(columns["power_limit_w"])
+        usable &= columns["profile"] == ""
     index = np.flatnonzero(usable & (time_s > 0) & (energy_j > 0))
     rows = every_row(index, time_s)
 
     def column(name: str) -> np.ndarray:
-        return np.asarray(columns[name])[rows]
+        return columns[name][rows]
 
     all_kernels, kernel = columns.kernels
     ranks_code, ranks = _numbered(column("ranks"))
@@ -166,7 +166,7 @@ def provenance(columns: Columns, rows: Rows) -> tuple[np.ndarray, dict[str, list
     """The mean power (W) in each row's provenance, NaN without; and labels by name, "" without."""
     power_w = np.full(len(rows.index), np.nan)
     labels: dict[str, list[str]] = {}
-    texts = np.asarray(columns["provenance"])
+    texts = columns["provenance"]
     texts = texts[every_row(rows.index, texts)]
     has_record = mention(texts, '"power_w"') | mention(texts, '"labels"')
     for i in np.flatnonzero(has_record).tolist():

@@ -85,8 +85,8 @@ def site_report(
     Raises:
         FitError: ``train`` or ``setting`` has a setting that was not measured.
     """
-    rows = np.asarray(columns["site"]) == site
-    simulated = bool(np.asarray(columns["simulated"])[rows].any()) if rows.any() else simulated
+    rows = columns["site"] == site
+    simulated = bool(columns["simulated"][rows].any()) if rows.any() else simulated
     findings = check(columns, site)
     accepted = stored is not None and stored.fit.unproven_clocks
     remarks = of_measurements(columns, rows, findings, accepted)
@@ -226,11 +226,11 @@ def measurement_counts(
     """The numbers of measurements; ``rows``: bool (measurement,), those of the site."""
 
     def texts(name: str, mask: np.ndarray) -> list[str]:
-        return list(np.asarray(columns[name])[mask])
+        return list(columns[name][mask])
 
-    complete = rows & is_complete(np.asarray(columns["status"]))
+    complete = rows & is_complete(columns["status"])
     stored = set(texts("point_id", rows)) if planned else set()
-    energy_j = np.asarray(columns["energy_j"])[complete]
+    energy_j = columns["energy_j"][complete]
     return MeasurementCounts(
         ok=int(complete.sum()),
         failed=Counter(sorted(texts("status", rows & ~complete))),
@@ -241,7 +241,7 @@ def measurement_counts(
         settings=len(distinct_settings(*axis_values(columns, np.flatnonzero(complete)))[0]),
         nodes=sorted(set(texts("node", complete)) - {""}),
         meters=_meters(set(zip(texts("node", complete), texts("meters", complete), strict=True))),
-        energy_j=float(np.nansum(energy_j * np.asarray(columns["iterations"])[complete])),
+        energy_j=float(np.nansum(energy_j * columns["iterations"][complete])),
     )
 
 

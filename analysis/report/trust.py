@@ -69,7 +69,7 @@ def _failures(columns: Columns, rows: np.ndarray) -> list[Remark]:
     for row in failed:
         attempts_of.setdefault((status[row], kernels[kernel_of_row[row]].label), []).append(row)
     ordered = sorted(attempts_of.items(), key=lambda item: (-len(item[1]), item[0]))
-    texts = np.asarray(columns["text"])
+    texts = columns["text"]
     rows_of_table = [
         {
             TextColumn("reason"): reason,
@@ -90,7 +90,7 @@ def _failures(columns: Columns, rows: np.ndarray) -> list[Remark]:
 def _clocks(
     columns: Columns, indices: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
-    complete = indices[is_complete(np.asarray(columns["status"])[indices])]
+    complete = indices[is_complete(columns["status"][indices])]
     proof = clock_proofs(columns, complete)
     unproven, stated = complete[proof == UNPROVEN], complete[proof == STATED]
     refused = any(finding.check == CLOCK_PROOF for finding in findings) and not accepted
@@ -145,7 +145,7 @@ def _findings(columns: Columns, findings: Sequence[Finding]) -> list[Remark]:
 
 
 def _flags(columns: Columns, indices: np.ndarray) -> list[Remark]:
-    texts = np.asarray(columns["provenance"])[indices]
+    texts = columns["provenance"][indices]
     kinds: dict[str, list[str]] = {}
     flagged = 0
     for text in texts[mention(texts, '"flags"')].tolist():

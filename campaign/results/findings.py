@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-import numpy as np
-
 from analysis.quality import check, describe
 from analysis.quality.finding import SEPARATE
 from analysis.quality.origins import CLOCK_PROOF, ENERGY_ORIGIN
@@ -27,7 +25,7 @@ def site_findings(columns: Columns, site: str) -> tuple[SiteFinding, ...]:
             site,
             finding.as_dict(),
             tuple(describe(finding.rows, columns, EXAMPLES)),
-            tuple(np.asarray(columns["point_id"])[finding.rows].tolist()),
+            tuple(columns["point_id"][finding.rows].tolist()),
         )
         for finding in check(columns, site)
     )

@@ -356,13 +356,13 @@ def data_id(columns: Columns, site: str) -> str:
     at_site = sites.array(bool, [name == site for name in sites.values])
     failed = status.array(bool, [name in FAILURES for name in status.values])
     rows = np.flatnonzero(at_site & ~failed)
-    ids = np.asarray(columns["point_id"])[rows].astype(STATE["id"])
+    ids = columns["point_id"][rows].astype(STATE["id"])
     order = id_order(ids)
     rows = rows[order]
     lines = np.strings.add(ids[order], b"\n").tobytes().replace(b"\0", b"")
     hasher = hashlib.sha256(lines[:-1])
     for name in HASHED_COLUMNS:
-        hasher.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
+        hasher.update(columns[name][rows].astype("<f8").tobytes())
     return hasher.hexdigest()[:12]
 
 

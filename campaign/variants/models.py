@@ -187,7 +187,7 @@ def crossvalidate_variants(
         raise ArgumentError("--time: must be measured or predicted with a scheme over variants")
     variants = variants_of(store, columns, site, kernel, problem)
     if not problem and variants.kernel not in tuned_parameters(store):
-        is_kernel = np.asarray(columns["kernel"]) == variants.kernel
+        is_kernel = columns["kernel"] == variants.kernel
         refuse_other_work(columns, np.flatnonzero(complete_rows(columns, site) & is_kernel))
     data: Observations | None = None
     if objective_of(objective) != TIME or np.isfinite(variants.energy_j).any():

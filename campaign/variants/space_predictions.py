@@ -172,8 +172,8 @@ def predict_space(
 
 def _check_ranks(columns: Columns, site: str, label: str, ranks: int) -> None:
     """Raise FitError if the kernel was measured with other ranks than a campaign file gives it."""
-    of_kernel = complete_rows(columns, site) & (np.asarray(columns["kernel"]) == label)
-    measured = np.asarray(columns["ranks"])[of_kernel]
+    of_kernel = complete_rows(columns, site) & (columns["kernel"] == label)
+    measured = columns["ranks"][of_kernel]
     for other in measured[measured != ranks][:1].tolist():
         raise FitError(
             f"{label} was measured at {site} with {other} ranks on each node, and the campaign "
