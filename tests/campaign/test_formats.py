@@ -497,6 +497,23 @@ def test_likwid_adds_sockets_and_memory_and_takes_the_longest_runtime(tmp_path) 
     assert named["uncore_mhz"].tolist() == [1800.0, 1800.0]
 
 
+def test_likwid_on_amd_has_the_energy_of_packages_and_no_part_is_taken_for_it(
+    tmp_path, capsys
+) -> None:
+    """LIKWID's group ENERGY of Zen to Zen 5 has ``Energy PKG`` and ``Energy Core``, no DRAM."""
+    text = (FILES / "likwid_regions.csv").read_text()
+    no_dram = re.sub("Energy DRAM.*\n", "", text)
+    amd = no_dram.replace("Energy [J]", "Energy PKG [J]").replace("PP0", "Core")
+    (tmp_path / "amd.csv").write_text(amd)
+    energies = [energy_j for _, energy_j in costs(taken(tmp_path, tmp_path / "amd.csv"))]
+    lines = [line for line in amd.splitlines() if line.startswith("Energy PKG [J],")]
+    assert energies == [sum(map(float, line.split(",")[1:3])) for line in lines] != []
+    capsys.readouterr()
+    (tmp_path / "parts.csv").write_text(re.sub("Energy PKG.*\n", "", amd).replace("Core", "DRAM"))
+    parts = taken(tmp_path / "parts", tmp_path / "parts.csv")
+    assert parts["energy_j"].isna().all() and "Energy DRAM" in "".join(capsys.readouterr())
+
+
 # -- sacct ---------------------------------------------------------------------------------------
 
 NAMES = "JobID|JobName|State|Start|End|ElapsedRaw|ConsumedEnergyRaw|ReqCPUFreqMax|NNodes|NodeList"

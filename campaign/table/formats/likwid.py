@@ -18,7 +18,10 @@ from dvfs.input_files import FileError
 
 MARKER = re.compile(rb"(?m)^TABLE,(?:Region [^,]*,)?Group [0-9]+ Raw,")
 TIME, CLOCK = "Runtime (RDTSC)", "Clock"
-ENERGIES = ("Energy", "Energy DRAM")
+PACKAGES = ("Energy", "Energy PKG")
+"""The package's energy, by the name that groups of Intel's processors have, and of AMD's."""
+MEMORY = "Energy DRAM"
+IS_ENERGY = re.compile(r"Energy\b.*")
 ABOUT = FormatDescription(
     name="likwid",
     tool="likwid-perfctr",
@@ -57,12 +60,20 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             if TIME not in group.values:
                 notes.append(f"{path}:{line}: group {group.name} has no runtime, and is left out")
                 continue
-            energies = [group.values[name] for name in ENERGIES if name in group.values]
+            package = next((name for name in PACKAGES if name in group.values), "")
+            parts = list(filter(IS_ENERGY.fullmatch, group.values))
+            if parts and not package and "energy_j" not in mapping.given:
+                notes.append(
+                    f"{path}:{line}: has energies of parts of the processor alone "
+                    f"({', '.join(parts)}), so none is taken; name one as energy_j under "
+                    "[columns] of a map"
+                )
+            energies = [group.values[n] for n in (package, MEMORY) if n in group.values]
             row: dict[str, Any] = dict(group.values) | {
                 "group": group.name,
                 "kernel": region,
                 "time_s": group.values[TIME],
-                "energy_j": sum(energies) if energies else None,
+                "energy_j": sum(energies) if package else None,
                 "core_mhz_achieved": group.values.get(CLOCK) or None,
             }
             rows.append((line, row))
