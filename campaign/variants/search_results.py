@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,11 @@ from analysis.choice.objectives import ENERGY, TIME, Objective
 from analysis.search.candidates import Measured
 from analysis.search.play import score
 from campaign.store.records import read_contents
+from campaign.store.states import point_states
 from campaign.store.tables import Cost, measured_costs
 from campaign.variants.problems import Problem
 from campaign.variants.tuning import Tuning
+from dvfs.dataset import CLOCK_UNPROVEN
 from dvfs.setting import Setting
 from sites.clocks.slurm import slurm_flags
 
@@ -44,7 +46,8 @@ class SearchResult:
     """The result of a search for one problem of a partition.
 
     ``params``: what is computed. ``candidates``: their number; ``measured`` and ``failed``: how
-    many of them. ``best``: by the objective; None where nothing was measured.
+    many of them. ``best``: by the objective; None where nothing was measured. ``unproven_clocks``:
+    whether nothing showed at which clocks some of them ran.
     """
 
     site: str
@@ -59,6 +62,7 @@ class SearchResult:
     best: Choice | None
     fastest: Choice | None
     least_energy: Choice | None
+    unproven_clocks: bool
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -70,14 +74,22 @@ class SearchResult:
 
 def search_results(tuning: Tuning) -> list[SearchResult]:
     """The results so far, for each problem of each partition."""
-    costs = measured_costs(read_contents(tuning.store))
+    contents = read_contents(tuning.store)
+    costs = measured_costs(contents)
+    unproven_ids = [
+        point_id.encode()
+        for point_id, (status, _) in point_states(tuning.store, contents).items()
+        if status == CLOCK_UNPROVEN
+    ]
     results = []
     for site, partition in tuning.plan.partitions:
         for problem, candidates in zip(
             tuning.problems[site, partition], tuning.measured((site, partition)), strict=True
         ):
             results.append(
-                _problem_result(tuning, (site, partition), problem, candidates.rows, costs)
+                _problem_result(
+                    tuning, (site, partition), problem, candidates.rows, costs, unproven_ids
+                )
             )
     return results
 
@@ -88,6 +100,7 @@ def _problem_result(
     problem: Problem,
     rows: np.ndarray,
     costs: Mapping[str, Cost],
+    unproven_ids: Sequence[bytes],
 ) -> SearchResult:
     site = tuning.plan.sites[names[0]]
     mean_costs = problem.mean_costs(rows, costs)
@@ -126,4 +139,5 @@ def _problem_result(
         best=choice(tuning.objective),
         fastest=choice(TIME),
         least_energy=choice(ENERGY),
+        unproven_clocks=bool(np.isin(problem.ids[rows], np.array(unproven_ids, dtype="S")).any()),
     )

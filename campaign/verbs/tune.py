@@ -130,12 +130,16 @@ def _tune(arguments: Namespace) -> int:
 
 
 def _print_result(result: SearchResult) -> None:
+    from campaign.results.fits import UNPROVEN_CLOCKS  # noqa: PLC0415
+
     params = " ".join(f"{name}={value}" for name, value in result.params.items())
     explain(
         f"{marked(f'{result.site}/{result.partition}', result.simulated)}, {result.kernel} "
         f"{params}: {result.measured} of {result.candidates} candidates measured (a candidate: one "
         f"variant at one setting), {result.failed} failed; objective {result.objective}"
     )
+    if result.unproven_clocks:
+        explain(UNPROVEN_CLOCKS)
     named: dict[str, tuple[list[str], Choice]] = {}
     for name, choice in (
         ("best", result.best),

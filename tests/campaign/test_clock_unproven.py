@@ -11,6 +11,7 @@ import pytest
 from campaign.launch.drive import plan_record
 from campaign.launch.outcome import missing_points, outcome
 from campaign.plan.plan import Plan, make_plan
+from campaign.results.fits import UNPROVEN_CLOCKS
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
@@ -19,6 +20,7 @@ from campaign.store.planned import write_planned
 from campaign.store.states import point_states
 from campaign.verbs.command_line import main
 from dvfs.dataset import CLOCK_UNPROVEN, OK
+from tests.commands import answers, prints
 
 CAMPAIGN = """\
 name = "small"
@@ -66,3 +68,19 @@ def test_it_is_done_and_counted_apart(planned, compacted, capsys):
     main(["status", str(store.root), "--json"])
     (row,) = json.loads(capsys.readouterr().out)["partitions"]
     assert (row["done"], row["clock_unproven"], row["failed"]) == (4, 1, 0)
+
+
+def test_what_a_search_found_at_unproven_clocks_says_so(tmp_path):
+    """The settings may all be one: the best of them is no pick to rely on."""
+    store = create_store(tmp_path / "store", "small")
+    file = tmp_path / "tune.toml"
+    file.write_text(CAMPAIGN.replace("ops_per_word = 4", "ops_per_word = [4, 8]"))
+    points = sorted(make_plan(file).points, key=lambda point: point.params)
+    with JournalWriter(store.journals) as journal:
+        for point in points:
+            made = Measurement(point=point, status=OK, time_s=1.0, energy_j=2.0)
+            unproven = point == points[-1]
+            journal.append(encode(replace(made, status=CLOCK_UNPROVEN if unproven else OK)))
+    found = answers("tune", file, "--store", store.root)["found"]
+    assert [one["unproven_clocks"] for one in found] == [False, True]
+    assert prints("tune", file, "--store", store.root).count(UNPROVEN_CLOCKS) == 1
