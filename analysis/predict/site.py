@@ -586,7 +586,7 @@ class SiteCells:
 
 def _noise_of_means(noise: tuple[float, float, float], repeats: np.ndarray) -> np.ndarray | None:
     """Return variances of means of log times and log powers, (K, 2S); None without repeats."""
-    if not noise[2]:
+    if not any(noise[:2]):  # the third is known without repeats too
         return None
     n = np.maximum(repeats, 1)
     return np.hstack([noise[0] / n, noise[1] / n])

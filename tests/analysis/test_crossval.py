@@ -20,11 +20,11 @@ from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import FitError, Observations, measured_volts, observations
-from analysis.predict.site import site_time_noise
+from analysis.predict.site import site_posterior, site_time_noise
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.analysis.simulated_tk1 import TABLE_I, simulated_columns
-from tests.analysis.synthetic import numbered, without_node
+from tests.analysis.synthetic import grid_observations, numbered, without_node
 
 
 @pytest.fixture(scope="module")
@@ -473,3 +473,21 @@ def test_each_named_node_is_left_out_once(data, third):
         others = fit(of_nodes.take(~mine), "choi", "known", intervals=False)
         expected = others.energy_j(of_nodes.take(mine))
         np.testing.assert_allclose(judged.predicted_j[mine], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_folds_are_judged_by_the_posterior_that_picks_are_made_from(repeats):
+    """With nothing left out it is the same one, also where no repeat shows the noise."""
+    data = grid_observations(3, counted=0.0, repeats=repeats, noise=0.05)
+    found = site_posterior(data, measured_volts(data))
+    whole = found.from_cells(found.cells(data))
+    np.testing.assert_allclose(whole.energy_j, found.energy_j, rtol=1e-9)
+    np.testing.assert_allclose(whole.time_s, found.time_s, rtol=1e-9)
+    n, s = len(found.settings), 2
+    hidden = np.zeros((len(found.labels), 2 * n), bool)
+    hidden[:, [s, n + s]] = True
+    place = np.array([found.settings.index(setting) for setting in data.settings])
+    left_out = found.cells(data.take(place[data.setting] == s))
+    judged = found.from_cells(found.cells(data) - left_out)
+    expected = np.exp(found.posterior.without(hidden).log_j)
+    np.testing.assert_allclose(judged.energy_j, expected, rtol=1e-9)
