@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.comparison.changes import Change, compare_site, with_adjusted
 from dvfs.dataset import Columns
-from tests.frames import whole
+from tests.frames import as_columns
 
 SITE = "s"
 QUANTITIES = ("time_s", "energy_j")
@@ -50,7 +52,7 @@ def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> l
     datasets = []
     for names, change in zip(campaigns.nodes, (1.0, factor), strict=True):
         node = random.choice(names, len(index))
-        columns: dict[str, np.ndarray] = {}
+        columns: dict[str, Any] = {}
         for name, noise, drift in zip(QUANTITIES, campaigns.noise, campaigns.drift, strict=True):
             of_session = random.normal(0.0, drift, (campaigns.repeats, most_nodes))
             log_value = truth[name][kernel, setting] + offsets[name][node]
@@ -59,17 +61,13 @@ def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> l
             columns[name] = np.exp(log_value) * np.broadcast_to(change, kernels)[kernel]
         columns |= {
             "core_mhz": 1000.0 + setting,
-            "mem_mhz": np.full(len(index), np.nan),
-            "start_unix_s": np.zeros(len(index)),
-            "ranks": np.ones(len(index), np.int64),
             "repeat": repeat,
-            "simulated": np.zeros(len(index), bool),
-            "kernel": np.array([f"k{i}" for i in kernel], object),
-            "node": np.array([f"n{i}" for i in node], object),
+            "kernel": [f"k{i}" for i in kernel],
+            "node": [f"n{i}" for i in node],
         }
         fixed = {"site": SITE, "partition": "p", "params": "{}", "status": "ok", "setup": ""}
-        columns |= {name: np.full(len(index), text, object) for name, text in fixed.items()}
-        datasets.append(whole(columns, len(index)))
+        fixed |= {"mem_mhz": np.nan, "start_unix_s": 0.0, "ranks": 1, "simulated": False}
+        datasets.append(as_columns(pd.DataFrame(fixed | columns)))
     return datasets
 
 

@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from analysis.figures.rooflines import utilisation_figure
@@ -15,38 +14,8 @@ from analysis.measurements.observations import observations
 from analysis.report.content import SiteReport
 from analysis.report.sheets import utilisation_sheet
 from analysis.rooflines.roofline import roof_fractions
-from dvfs.dataset import Columns
 from tests.analysis.test_report import measured as counted_rows
-from tests.frames import whole
-
-
-def dataset(rows: list[dict[str, object]]) -> Columns:
-    """One measurement a row; columns that a row leaves out get a usual value."""
-    usual: dict[str, object] = {
-        "site": "s",
-        "kernel": "k",
-        "params": "{}",
-        "status": "ok",
-        "provenance": "{}",
-        "simulated": False,
-        "node": "n1",
-        "core_mhz": 1000.0,
-        "mem_mhz": math.nan,
-        "core_v": math.nan,
-        "mem_v": math.nan,
-        "voltage_origin": "",
-        "time_s": 1.0,
-        "energy_j": 1.0,
-        "energy_std_j": math.nan,
-        "n_dp": math.nan,
-        "n_dram": math.nan,
-    }
-    columns = {name: [row.get(name, value) for row in rows] for name, value in usual.items()}
-    text = ("site", "kernel", "params", "status", "provenance", "node", "voltage_origin")
-    arrays = {
-        name: np.array(values, object if name in text else None) for name, values in columns.items()
-    }
-    return whole(arrays, len(rows))
+from tests.frames import measured_columns
 
 
 def counted(**counters: object) -> str:
@@ -71,7 +40,7 @@ def test_counters_of_a_kernel_are_medians_beside_its_exact_counts() -> None:
     ]
     failed = {"status": "kernel failed", "provenance": rows[0]["provenance"]}
     other = {"site": "t", "provenance": rows[0]["provenance"]}
-    [one] = kernel_counters(dataset([*rows, failed, other, {"kernel": "without"}]), "s")
+    [one] = kernel_counters(measured_columns([*rows, failed, other, {"kernel": "without"}]), "s")
     assert (one.label, one.rows) == ("k", 3)
     assert one.instructions_per_cycle == 2.5
     assert one.counted == {"dp": 55.0, "own": 7.0}
@@ -93,7 +62,7 @@ def test_a_fraction_of_the_roof_is_a_kernels_rate_over_the_best_rate_at_its_sett
         ]
         for row in rows[-4:]:
             row["core_mhz"] = core_mhz
-    fractions = roof_fractions(observations(dataset(rows), "s"))
+    fractions = roof_fractions(observations(measured_columns(rows), "s"))
     assert {f.label: f.fraction for f in fractions} == {"flops": 1.0, "bytes": 1.0, "slow": 0.375}
     assert {f.label: f.limited_by for f in fractions}["bytes"] == "dram"
 
@@ -106,7 +75,7 @@ def test_a_run_that_counted_one_of_both_says_nothing_of_instructions_per_cycle()
         {"kernel": "none", "provenance": counted(events={"instructions": 5.0})},
         {"kernel": "empty", "provenance": counted()},
     ]
-    by_label = {entry.label: entry for entry in kernel_counters(dataset(rows), "s")}
+    by_label = {entry.label: entry for entry in kernel_counters(measured_columns(rows), "s")}
     assert set(by_label) == {"k", "none"}
     assert (by_label["k"].rows, by_label["k"].instructions_per_cycle) == (3, 0.5)
     assert by_label["k"].counted_over_exact == {}
@@ -122,7 +91,7 @@ def utilised() -> SiteReport:
         {"kernel": "b", "n_dp": 5.0, "n_dram": 1.0, "provenance": counted(derived={"own": 1.0})},
         {"kernel": "c", "n_dp": 2.5, "n_dram": 4.0},
     ]  # fmt: skip
-    made = dataset(rows)
+    made = measured_columns(rows)
     return SiteReport(
         site="s", simulated=False, measured=counted_rows(3), data=observations(made, "s"),
         counters=kernel_counters(made, "s"),

@@ -52,7 +52,7 @@ from tests.analysis.test_applications import machine
 from tests.analysis.test_phase_energy import marked_store
 from tests.analysis.test_report import Page, store_of
 from tests.analysis.test_trust import CLOCKS, REPEATS, one
-from tests.analysis.variant_data import dataset as variant_dataset
+from tests.analysis.variant_data import variant_columns
 from tests.kept import check_kept, plain
 
 
@@ -133,19 +133,19 @@ def application() -> SiteReport:
 def variants() -> tuple[VariantStudy, ...]:
     """Variants of two problems, with counts, counters, and predicted costs."""
     rng = np.random.default_rng(8)
-    rows, provenance = [], []
+    rows = []
     for n in (960, 1920):
         for mr in (2, 4, 8, 16, 32):
             for order in ("ij", "ji"):
                 time_s = n**3 / 1e9 * (1 + 0.3 * abs(np.log2(mr / 8))) * rng.uniform(0.9, 1.2)
                 joules = time_s * (20 + 3 * np.log2(mr)) * rng.uniform(0.9, 1.1)
                 counts = {"n_dp": 2.0 * n**3, "n_dram": 8.0 * n**3 / mr}
-                rows.append(({"n": n, "mr": mr, "order": order}, time_s, joules, counts))
                 counters = {"cycles": time_s * 1e9, "instructions": time_s * 2e9 / mr}
                 labels = {"occupancy": f"{rng.uniform(0.2, 0.9):.2f}"}
-                provenance.append(json.dumps({"counters": {"events": counters}, "labels": labels}))
-    data = variant_dataset(rows, provenance=np.array(provenance, object))
-    found = studied_variants(data, "s", {"dgemm": ("mr", "order")})
+                provenance = json.dumps({"counters": {"events": counters}, "labels": labels})
+                params = {"n": n, "mr": mr, "order": order}
+                rows.append((params, time_s, joules, counts | {"provenance": provenance}))
+    found = studied_variants(variant_columns(rows), "s", {"dgemm": ("mr", "order")})
     return tuple(
         study(of, {
             instance.label: (float(1.1 * of.time_s[i]), float(0.95 * of.energy_j[i]))

@@ -26,10 +26,11 @@ from campaign.store.measurement import Measurement, Trace
 from campaign.store.tables import read_traces
 from campaign.verbs.figures import run as figures
 from campaign.verbs.report import run as report
-from dvfs.dataset import PHASE_PREFIX, TIMED_OUT, Columns
+from dvfs.dataset import PHASE_PREFIX, TIMED_OUT
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
+from tests.frames import trace_columns
 from tests.points import a_point
 
 SITE, NAN = "lab", math.nan
@@ -396,21 +397,12 @@ def test_a_power_is_integrated_over_each_phase_wherever_its_samples_lie() -> Non
         (PHASE_PREFIX + "far", "1", [(at, 1.0) for span in far_s for at in span]),
         ("window", "1", [(-1.0, 1.0), (4.5, 0.0), (4.5, 1.0), (9.0, 0.0)]),
     ]
-    between = [(0.25, 1e9)] * 3
-    parts = [(at, own) for at, (_, _, samples) in enumerate(traces) for own in (samples, between)]
-    sizes = np.array([len(own) for _, own in parts])
-    samples = np.array([sample for _, own in parts for sample in own])
-    dataset = Columns(
-        {
-            "trace_measurement": np.array([3, 1] * len(traces)),
-            "trace_channel": np.array([traces[at][0] for at, _ in parts]),
-            "trace_unit": np.array([traces[at][1] for at, _ in parts]),
-            "row_start": np.cumsum(sizes) - sizes,
-            "row_size": np.array(sizes),
-            "time_ns": np.rint(samples[:, 0] * 1e9).astype(np.int64),
-            "value": np.array(samples[:, 1]),
-        }
-    )
+    kept = []
+    for channel, unit, samples in traces:
+        for measurement, own in ((3, samples), (1, [(0.25, 1e9)] * 3)):
+            time_s, value = zip(*own, strict=True)
+            kept.append((measurement, channel, unit, np.rint(np.array(time_s) * 1e9), value))
+    dataset = trace_columns(kept)
     split = phase_energy(dataset, 3)
     assert split.phases == ["near", "far"]
     expected = [exact_j(0.0, 0.5) + exact_j(5.0, 6.5), exact_j(0.5, 3.25) + exact_j(6.5, 8.0)]

@@ -7,7 +7,7 @@ import numpy as np
 from analysis.measurements.power_trace import power_trace, row_trace
 from dvfs.dataset import Columns
 from dvfs.setting import Setting
-from tests.frames import whole
+from tests.frames import measured_columns, trace_columns
 
 TRACES = [
     # measurement, channel, unit, samples as (ns, value)
@@ -22,42 +22,33 @@ TRACES = [
 ]
 
 
-def dataset(channels: tuple[str, ...] = ("board", "package", "window", "core clock", "phase:near")):
+def traced(channels: tuple[str, ...] = ("board", "package", "window", "core clock", "phase:near")):
     """Measurements of 5, 8 and 30 W at site a, one that failed there, and one at site b."""
-    traces = [trace for trace in TRACES if trace[1] in channels]
-    sizes = np.array([len(samples) for _, _, _, samples in traces], np.int64)
-    samples = np.array([sample for trace in traces for sample in trace[3]], float).reshape(-1, 2)
-    return whole(
-        {
-            "site": np.array(["a", "a", "a", "a", "b"]),
-            "status": np.array(["ok", "ok", "ok", "timed out", "ok"]),
-            "kernel": np.array(["k"] * 5),
-            "params": np.array(['{"n": 1}'] * 5),
-            "core_mhz": np.full(5, 852.0),
-            "mem_mhz": np.full(5, 924.0),
-            "time_s": np.full(5, 0.1),
-            "energy_j": np.array([5.0, 8.0, 30.0, 8.0, 8.0]) / 10,
-            "iterations": np.full(5, 10),
-            "trace_measurement": np.array([row for row, _, _, _ in traces], np.int64),
-            "trace_channel": np.array([channel for _, channel, _, _ in traces], object),
-            "trace_unit": np.array([unit for _, _, unit, _ in traces], object),
-            "row_start": np.cumsum(sizes) - sizes,
-            "row_size": np.array(sizes),
-            "time_ns": np.array(samples[:, 0].astype(np.int64)),
-            "value": np.array(samples[:, 1]),
-        },
-        5,
+    of_all = {"params": '{"n": 1}', "core_mhz": 852.0, "mem_mhz": 924.0, "time_s": 0.1}
+    of_each = [("a", "ok", 0.5), ("a", "ok", 0.8), ("a", "ok", 3.0), ("a", "timed out", 0.8)]
+    rows = [
+        {**of_all, "iterations": 10, "site": site, "status": status, "energy_j": energy_j}
+        for site, status, energy_j in (*of_each, ("b", "ok", 0.8))
+    ]
+    kept = trace_columns(
+        (*trace, *zip(*samples, strict=True)) for *trace, samples in TRACES if trace[1] in channels
     )
+    return measured_columns(rows).replaced(kept)
 
 
 def without_traces() -> Columns:
     """Where no trace was kept yet, a store has no samples."""
-    columns = dataset(())
-    return Columns({n: v for n, v in columns.items() if n not in ("time_ns", "value")})
+    return Columns(
+        {
+            name: values[:0] if name.startswith(("trace_", "row_")) else values
+            for name, values in traced().items()
+            if name not in ("time_ns", "value")
+        }
+    )
 
 
 def test_the_measurement_of_median_power_is_shown_with_its_windows():
-    trace = power_trace(dataset(), "a")
+    trace = power_trace(traced(), "a")
     assert (trace.kernel, trace.setting, trace.iterations) == ("k n=1", Setting(852.0, 924.0), 10)
     assert trace.energy_j == 0.8
     assert set(trace.channels) == {"board", "package"}
@@ -68,14 +59,14 @@ def test_the_measurement_of_median_power_is_shown_with_its_windows():
 
 
 def test_a_counter_of_energy_gives_the_power_between_its_readings():
-    time_s, power_w = power_trace(dataset(), "a").channels["package"]
+    time_s, power_w = power_trace(traced(), "a").channels["package"]
     np.testing.assert_allclose(time_s, [0.5, 1.5])
     np.testing.assert_allclose(power_w, [4.0, 6.0])
 
 
 def test_a_counter_begins_anew_with_each_window():
     """Two windows of 4 W: between them the counter goes from 4 J back to 0, which is no power."""
-    both = dataset()
+    both = traced()
     row = both["trace_channel"].tolist().index("package")
     first = int(both["row_start"][row])
     both["time_ns"][first : first + 4] = np.array([0, 1, 3, 4]) * 10**9
@@ -86,19 +77,19 @@ def test_a_counter_begins_anew_with_each_window():
 
 
 def test_without_a_window_channel_the_window_is_the_measured_time():
-    trace = power_trace(dataset(("board",)), "a")
+    trace = power_trace(traced(("board",)), "a")
     np.testing.assert_allclose(trace.windows_s, [[0.0, 1.0]])
 
 
 def test_there_is_no_trace_where_none_is_kept():
-    assert power_trace(dataset(), "b") is None
-    assert power_trace(dataset(("core clock", "phase:near")), "a") is None
+    assert power_trace(traced(), "b") is None
+    assert power_trace(traced(("core clock", "phase:near")), "a") is None
     assert power_trace(without_traces(), "a") is None
 
 
 def test_the_trace_of_any_measurement_is_that_of_its_row():
     """Also of one that failed; and there is none where the store keeps no traces."""
-    assert row_trace(dataset(), 2).channels["board"][1].tolist() == [30.0, 30.0]
-    assert row_trace(dataset(), 3).energy_j == 0.8
-    assert row_trace(dataset(), 4) is None
+    assert row_trace(traced(), 2).channels["board"][1].tolist() == [30.0, 30.0]
+    assert row_trace(traced(), 3).energy_j == 0.8
+    assert row_trace(traced(), 4) is None
     assert row_trace(without_traces(), 2) is None

@@ -41,7 +41,7 @@ from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.simulated_tk1 import simulated_columns
 from tests.analysis.synthetic import numbered
-from tests.frames import whole
+from tests.frames import measured_columns
 from tests.points import a_point
 from tests.report_tables import Tables
 from tests.simulated_runs import simulate
@@ -441,21 +441,11 @@ def test_equal_meters_of_several_nodes_are_one():
     rows += [(f"m{i}", {"p:0": board | {"energy_j": i}}) for i in range(40)]
 
     def shown(some):
-        n = len(some)
-        columns = whole(
-            {
-                name: np.array(values, object)
-                for name, values in {
-                    **dict.fromkeys(("kernel", "params", "site", "point_id"), ["x"] * n),
-                    "status": ["ok"] * n,
-                    "node": [node for node, _ in some],
-                    "meters": [json.dumps(meters) for _, meters in some],
-                }.items()
-            }
-            | {name: np.ones(n) for name in ("core_mhz", "mem_mhz", "energy_j", "iterations")},
-            n,
+        columns = measured_columns(
+            {"node": node, "meters": json.dumps(meters), "iterations": 1, "point_id": "x"}
+            for node, meters in some
         )
-        return measurement_counts(columns, np.ones(n, bool), ()).meters
+        return measurement_counts(columns, np.ones(len(some), bool), ()).meters
 
     assert shown(rows[:1]) == ["ipmi:board (node, power, every 100 ms)"]
     assert [text.partition(") on ")[0::2] for text in shown(rows)] == [

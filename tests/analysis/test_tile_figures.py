@@ -23,7 +23,7 @@ from analysis.measurements.variants import kernel_variants, studied_variants
 from analysis.report.tables import as_csv
 from analysis.report.variant_sheets import costs_sheet, scaling_sheet
 from dvfs.setting import Setting
-from tests.analysis.variant_data import dataset
+from tests.analysis.variant_data import variant_columns
 
 HEIGHTS, WIDTHS, UNROLL = (2, 4, 8), (16, 32, 64, 128, 256, 512, 1024), (1, 2)
 
@@ -42,7 +42,7 @@ def tiles(cost=seconds, heights=HEIGHTS, widths=WIDTHS) -> VariantStudy:
         for u in UNROLL
     ]
     tuned = ("height", "width", "unroll")
-    of = kernel_variants(dataset(made), "s", "dgemm", tuned=tuned)
+    of = kernel_variants(variant_columns(made), "s", "dgemm", tuned=tuned)
     predicted = {one.label: (float(1.1 * of.time_s[i]), 4.0) for i, one in enumerate(of.instances)}
     return study(of, predicted)
 
@@ -63,7 +63,7 @@ def test_a_third_parameter_is_left_out_by_what_it_changes():
         for b in (1, 2, 3, 4)
         for c in (1, 2, 3, 4, 5)
     ]
-    of = kernel_variants(dataset(made), "s", "dgemm", tuned=("a", "b", "c"))
+    of = kernel_variants(variant_columns(made), "s", "dgemm", tuned=("a", "b", "c"))
     assert two_parameters(study(of)) == ("b", "a")
 
 
@@ -146,7 +146,8 @@ def test_what_is_not_predicted_has_no_panel():
 def test_a_size_of_0_is_drawn_too(sizes):
     """A logarithmic axis has no place for it."""
     rows = [({"tile": i, "bias": at}, 9.0 + at + i, 1.0) for at in sizes for i in (1, 2, 3)]
-    studies = [study(one) for one in studied_variants(dataset(rows), "s", {"dgemm": ["tile"]})]
+    found = studied_variants(variant_columns(rows), "s", {"dgemm": ["tile"]})
+    studies = [study(one) for one in found]
     (scaling,) = scalings(studies)
     assert scaling.sizes == list(sizes)
     for panel in scaling_figure(scaling).panels:
@@ -162,7 +163,8 @@ def test_sizes_are_compared_at_one_setting():
         for mhz in (500.0, 1000.0)
         if (n, i, mhz) != (4, 4, 1000.0)
     ]
-    studies = [study(one) for one in studied_variants(dataset(rows), "s", {"dgemm": ["tile"]})]
+    found = studied_variants(variant_columns(rows), "s", {"dgemm": ["tile"]})
+    studies = [study(one) for one in found]
     assert [one.of.setting.core_mhz for one in studies] == [1000.0] * 3 + [500.0]
     (scaling,) = scalings(studies)
     assert (scaling.setting, scaling.sizes) == (Setting(1000.0, 500.0), [1, 2, 3])
@@ -174,7 +176,7 @@ def test_sizes_are_compared_at_one_setting():
 
 def test_a_variant_without_a_prediction_leaves_its_cells_empty():
     rows = [({"tile": i}, 1.0 * i, 5.0) for i in (1, 2, 3)]
-    of = kernel_variants(dataset(rows), "s", "dgemm", tuned=("tile",))
+    of = kernel_variants(variant_columns(rows), "s", "dgemm", tuned=("tile",))
     made = study(of, {"dgemm tile=1": (1.5, 6.0), "dgemm tile=3": (3.5, math.nan)})
     shown = as_csv(costs_sheet(made, "dgemm")).splitlines()
     head, *cells = csv.reader(shown)

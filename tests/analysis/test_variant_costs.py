@@ -22,7 +22,7 @@ from analysis.measurements.observations import FitError, observations
 from analysis.measurements.variants import MeasuredVariants, measured_variants
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
-from tests.analysis.variant_data import dataset
+from tests.analysis.variant_data import variant_columns
 
 NAN = math.nan
 CLOCKS = (500.0, 1000.0)
@@ -56,7 +56,7 @@ def rows(seed: int = 3, noise: float = 0.1) -> list[tuple]:
 
 def variants(made: list[tuple], **more: object) -> MeasuredVariants:
     return measured_variants(
-        dataset(made), "s", "dgemm", terms, tuned=("tile",), **more  # type: ignore[arg-type]
+        variant_columns(made), "s", "dgemm", terms, tuned=("tile",), **more  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -129,13 +129,13 @@ def test_the_counts_of_a_variant_are_those_of_the_repeats_that_have_them():
 )
 def test_what_was_not_measured_is_said(asked, said):
     with pytest.raises(FitError) as refused:
-        measured_variants(dataset(rows()), *asked, terms)
+        measured_variants(variant_columns(rows()), *asked, terms)
     assert str(refused.value) == said
     failed = [(p, t, e, {**own, "status": "timed out"}) for p, t, e, own in rows()]
     with pytest.raises(FitError, match="no measurement of dgemm at s has succeeded"):
         variants(failed)
     with pytest.raises(FitError, match="dgemm counts nothing that its time could be a sum of"):
-        measured_variants(dataset(rows()), "s", "dgemm", lambda instances: {})
+        measured_variants(variant_columns(rows()), "s", "dgemm", lambda instances: {})
 
 
 def matrix(of: MeasuredVariants, mine: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -268,10 +268,7 @@ def test_folds_that_are_not_possible_are_refused(count, scheme, said):
 @pytest.mark.parametrize("objective", ["time", "energy", "edp"])
 @pytest.mark.parametrize("time", ["measured", "predicted"])
 def test_errors_and_lost_picks_are_those_of_plain_loops(objective, time):
-    of = variants(rows(noise=0.2))
-    volts = [(p, t, e, {**more, "core_v": 1.0, "mem_v": 1.0}) for p, t, e, more in rows(noise=0.2)]
-    nodes = dict.fromkeys(("node", "voltage_origin"), np.full(len(volts), "", object))
-    data = observations(dataset(volts, **nodes, energy_std_j=np.full(len(volts), NAN)), "s")
+    of, data = variants(rows(noise=0.2)), judged(rows(noise=0.2))
     got = cross_validate_variants(
         of, data, "variants-kfold:5", objective=objective, time=time, model="choi"
     )
@@ -331,7 +328,7 @@ def without_counts(*stencils: str) -> MeasuredVariants:
         counted = np.array([one.params["stencil"] not in stencils for one in instances], float)
         return {name: counted * column for name, column in terms(instances).items()}
 
-    return measured_variants(dataset(rows()), "s", "dgemm", some, tuned=("tile",))
+    return measured_variants(variant_columns(rows()), "s", "dgemm", some, tuned=("tile",))
 
 
 def test_variants_without_counts_have_no_picks():
@@ -356,10 +353,9 @@ def test_variants_without_counts_have_no_picks():
 
 
 def judged(made: list[tuple]):
-    """Variants, and the rows with energies that a fit of them needs."""
+    """The rows as a fit of their energies needs them."""
     whole = [(p, t, e, {**more, "core_v": 1.0, "mem_v": 1.0}) for p, t, e, more in made]
-    nodes = dict.fromkeys(("node", "voltage_origin"), np.full(len(whole), "", object))
-    return observations(dataset(whole, **nodes, energy_std_j=np.full(len(whole), NAN)), "s")
+    return observations(variant_columns(whole), "s")
 
 
 def test_a_variant_with_a_time_and_no_energy_is_named():

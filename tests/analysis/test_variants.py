@@ -22,14 +22,14 @@ from analysis.measurements.observations import FitError
 from analysis.measurements.variants import kernel_variants, measured_variants, studied_variants
 from campaign.variants.replaying import replay
 from dvfs.setting import Setting
-from tests.analysis.variant_data import dataset
+from tests.analysis.variant_data import variant_columns
 
 NAN = math.nan
 
 
 def studied(time_s, energy_j):
     rows = [({"tile": i}, t, e) for i, (t, e) in enumerate(zip(time_s, energy_j, strict=True))]
-    return study(kernel_variants(dataset(rows), "s", "dgemm"))
+    return study(kernel_variants(variant_columns(rows), "s", "dgemm"))
 
 
 # -- hull and fronts -----------------------------------------------------------------------------
@@ -210,7 +210,7 @@ TUNED = ("mr", "order")
 
 
 def test_repeats_are_averaged_and_what_is_left_out_is_counted():
-    of = kernel_variants(dataset(ROWS), "s", "dgemm", tuned=TUNED, problem={"n": "960.0"})
+    of = kernel_variants(variant_columns(ROWS), "s", "dgemm", tuned=TUNED, problem={"n": "960.0"})
     assert [one.params["mr"] for one in of.instances] == [16, 32, 8]  # by label
     assert of.time_s.tolist() == [4.0, 5.0, 2.0]
     assert of.energy_j.tolist() == [20.0, 40.0, 32.0]
@@ -228,7 +228,7 @@ def test_repeats_are_averaged_and_what_is_left_out_is_counted():
 
 def test_a_variant_that_counts_nothing_says_nothing_of_the_work():
     rows = [({"tile": i}, 1.0, 2.0, {"n_dp": 1e9 if i else 0.0}) for i in range(3)]
-    of = kernel_variants(dataset(rows), "s", "dgemm")
+    of = kernel_variants(variant_columns(rows), "s", "dgemm")
     assert (of.work, of.most_work, of.work_unit) == (1e9, 1e9, "flop")
 
 
@@ -240,12 +240,11 @@ def test_metrics_are_of_parameters_counts_counters_and_labels():
         {"occupancy": "0.75"},
     ]
     events = [{"cycles": 4e9, "instructions": 2e9}, {"cycles": 2e9, "instructions": 3e9}, {}, {}]
-    provenance = [
-        json.dumps({"labels": label, "counters": {"events": event}, "metrics": {"waves": i}})
-        for i, (label, event) in enumerate(zip(labels, events, strict=True))
-    ]
-    rows = [ROWS[0], ROWS[2], ROWS[3], ROWS[3]]
-    data = dataset(rows, provenance=np.array(provenance, object))
+    rows = []
+    for i, row in enumerate((ROWS[0], ROWS[2], ROWS[3], ROWS[3])):
+        found = {"labels": labels[i], "counters": {"events": events[i]}, "metrics": {"waves": i}}
+        rows.append((*row[:3], {**row[3], "provenance": json.dumps(found)}))
+    data = variant_columns(rows)
     of = kernel_variants(data, "s", "dgemm", tuned=TUNED)
     metrics = {metric.name: metric for metric in of.metrics}
     order = [8, 16, 32]  # of the variants
@@ -284,9 +283,10 @@ def test_no_power_limit_is_the_highest_and_the_limit_is_part_of_the_setting():
         for limit_w in (None, 100.0, 200.0)
         for i in range(3)
     ]
-    of_most = kernel_variants(dataset(rows), "s", "dgemm")
+    of_most = kernel_variants(variant_columns(rows), "s", "dgemm")
     assert of_most.setting == Setting(1000.0, 500.0) and of_most.settings == 3
-    at = kernel_variants(dataset(rows), "s", "dgemm", setting=Setting(1000.0, 500.0, None, 100.0))
+    limited = Setting(1000.0, 500.0, None, 100.0)
+    at = kernel_variants(variant_columns(rows), "s", "dgemm", setting=limited)
     shown = study(at).as_dict()["fastest"]
     assert (shown["core_mhz"], shown["mem_mhz"], shown["power_limit_w"]) == (1000, 500, 100)
 
@@ -294,11 +294,11 @@ def test_no_power_limit_is_the_highest_and_the_limit_is_part_of_the_setting():
 def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
     rows = [({"tile": i}, 1.0, 1.0, {"core_mhz": mhz}) for i in (1, 2) for mhz in (800.0, 900.0)]
     rows += [({"tile": 3}, 1.0, 1.0, {"core_mhz": 700.0})]
-    assert kernel_variants(dataset(rows), "s", "dgemm").setting == Setting(900.0, 500.0)
-    here = kernel_variants(dataset(rows), "s", "dgemm", setting=Setting(700.0, 500.0))
+    assert kernel_variants(variant_columns(rows), "s", "dgemm").setting == Setting(900.0, 500.0)
+    here = kernel_variants(variant_columns(rows), "s", "dgemm", setting=Setting(700.0, 500.0))
     assert (here.setting, len(here)) == (Setting(700.0, 500.0), 1)
     found = [({"tile": i}, 1.0, 1.0, {"core_mhz": NAN, "mem_mhz": NAN}) for i in (1, 2)]
-    assert len(kernel_variants(dataset(found), "s", "dgemm")) == 2
+    assert len(kernel_variants(variant_columns(found), "s", "dgemm")) == 2
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
 def test_what_cannot_be_studied_is_said(asked, said):
     asked = {"site": "s", "kernel": "dgemm", **asked}
     with pytest.raises(FitError) as refused:
-        kernel_variants(dataset(ROWS), **asked)
+        kernel_variants(variant_columns(ROWS), **asked)
     assert said in str(refused.value)
 
 
@@ -335,8 +335,8 @@ def test_runs_with_other_ranks_are_no_repeats():
     counted = partial(measured_variants, terms=lambda instances: {"runs": np.ones(len(instances))})
     for look_at in (kernel_variants, counted, replayed):
         with pytest.raises(FitError, match="tile=1 was measured with 1 and with 4 ranks"):
-            look_at(dataset(rows), "s", "dgemm")
-    assert len(kernel_variants(dataset(rows[::2]), "s", "dgemm")) == 2
+            look_at(variant_columns(rows), "s", "dgemm")
+    assert len(kernel_variants(variant_columns(rows[::2]), "s", "dgemm")) == 2
 
 
 @pytest.mark.parametrize("strategy", ["neighbours", "model", "all"])
@@ -347,7 +347,7 @@ def test_variants_under_profiles_are_searched(strategy):
         for i in range(8)
         for profile in ("turbo", "saver", "")
     ]
-    made = dataset(rows)
+    made = variant_columns(rows)
     played = replayed(made, "s", "dgemm", strategies=[strategy], budget=24)
     assert (played.candidates, played.failed) == (24, 0)
     assert played.mean_lost_pct[strategy][-1] == 0.0
@@ -368,15 +368,15 @@ def test_a_repeat_without_counts_leaves_the_work_as_the_others_count_it():
         for i in (1, 2)
         for repeat in (0, 1)
     ]
-    of = kernel_variants(dataset(rows), "s", "dgemm")
+    of = kernel_variants(variant_columns(rows), "s", "dgemm")
     assert (of.work, of.most_work) == (150.0, 150.0)
 
 
 def test_different_work_names_the_parameter_that_decides_it():
     rows = [({"mr": mr, "n": n}, 1.0, 1.0, {"n_dp": 2.0 * n**3}) for mr in (1, 2) for n in (8, 9)]
     with pytest.raises(FitError, match=r"such as --problem n=8$"):
-        kernel_variants(dataset(rows), "s", "dgemm")
-    assert len(kernel_variants(dataset(rows), "s", "dgemm", problem={"n": "9"})) == 2
+        kernel_variants(variant_columns(rows), "s", "dgemm")
+    assert len(kernel_variants(variant_columns(rows), "s", "dgemm", problem={"n": "9"})) == 2
 
 
 def test_different_work_names_the_parameters_that_decide_it_together():
@@ -388,10 +388,11 @@ def test_different_work_names_the_parameters_that_decide_it_together():
     ]
     for look_at in (kernel_variants, replayed):
         with pytest.raises(FitError, match=r"such as --problem m=\d+,n=\d+$"):
-            look_at(dataset(rows), "s", "dgemm")
-    assert len(kernel_variants(dataset(rows), "s", "dgemm", problem={"n": "8", "m": "32"})) == 6
-    one = {"problem": {"n": "8", "m": "32"}, "objective": "time", "strategies": ["random"]}
-    assert replayed(dataset(rows), "s", "dgemm", **one).candidates == 6
+            look_at(variant_columns(rows), "s", "dgemm")
+    problem = {"n": "8", "m": "32"}
+    assert len(kernel_variants(variant_columns(rows), "s", "dgemm", problem=problem)) == 6
+    one = {"problem": problem, "objective": "time", "strategies": ["random"]}
+    assert replayed(variant_columns(rows), "s", "dgemm", **one).candidates == 6
 
 
 def test_a_report_studies_spaces_and_imported_tables():
@@ -404,7 +405,7 @@ def test_a_report_studies_spaces_and_imported_tables():
     rows += [
         ({"n": n}, 1.0, 1.0, {"kernel": "sizes", "imported": True, "n_int": n}) for n in range(1, 5)
     ]
-    shown = studied_variants(dataset(rows), "s", {"dgemm": ("mr",)})
+    shown = studied_variants(variant_columns(rows), "s", {"dgemm": ("mr",)})
     assert [(one.kernel, one.problem, len(one)) for one in shown] == [
         ("dgemm", {"n": 960}, 3),
         ("dgemm", {"n": 1920}, 3),

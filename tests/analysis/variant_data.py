@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
 from dvfs.dataset import Columns
-from tests.frames import whole
+from tests.frames import measured_columns
 
 
-def dataset(rows, **columns) -> Columns:
-    """Measurements of dgemm at site s: (parameters, time, energy), or with keys in place of the
-    defaults; ``columns``: further ones, a value a row."""
-    defaults = {
-        "site": "s",
-        "kernel": "dgemm",
-        "status": "ok",
-        "clock_proof": "read back",
-        "core_mhz": 1000.0,
-        "mem_mhz": 500.0,
-        "simulated": False,
-        "imported": False,
-        "provenance": "{}",
-    }
-    table = []
-    for params, time_s, energy_j, *other in rows:
-        more = other[0] if other else {}
-        own = {"params": json.dumps(params), "time_s": time_s, "energy_j": energy_j}
-        table.append({**defaults, **own, **more})
-    names = dict.fromkeys(name for row in table for name in row)
-    values = {name: [row.get(name, math.nan) for row in table] for name in names} | columns
-    text = {"site", "kernel", "status", "clock_proof", "provenance", "params"}
-    arrays = {name: np.array(own, object if name in text else None) for name, own in values.items()}
-    return whole(arrays, len(table))
+def variant_columns(rows: Sequence[tuple[Any, ...]]) -> Columns:
+    """Measurements of dgemm: (parameters, time, energy), and what else the row has."""
+    table = [
+        {"kernel": "dgemm", "params": json.dumps(params), "time_s": time_s, "energy_j": energy_j}
+        | dict(*more)
+        for params, time_s, energy_j, *more in rows
+    ]
+    return measured_columns(table)

@@ -8,11 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from campaign.verbs.demo import measured_rows
-from tests.frames import whole
+from tests.frames import measured_columns
 from tests.sites.fake_nvml import TREE, build
 
 ROOT = Path(__file__).parents[2]
@@ -78,21 +77,15 @@ def test_a_plan_and_a_doctor_need_no_packages_of_cuda(node: Path) -> None:
 
 
 def test_the_table_has_means_over_repeats_in_order_of_energy_per_operation() -> None:
-    params = ['{"number":"sp"}', '{"number":"dp"}', '{"number":"dp"}', '{"number":"dp"}']
-    dataset = whole(
-        {
-            "status": np.array(["ok", "ok", "ok", "crashed"], object),
-            "kernel": np.array(["gpu_fma"] * 4, object),
-            "params": np.array(params, object),
-            "time_s": np.array([0.01, 0.02, 0.02, 9.0]),
-            "energy_j": np.array([4.0, 10.0, 12.0, 9.0]),
-            "core_mhz_achieved": np.array([1980.0, 1700.0, 1720.0, 1.0]),
-            "n_sp": np.array([2e11, np.nan, np.nan, np.nan]),
-            "n_dp": np.array([np.nan, 1e11, 1e11, 1e11]),
-        },
-        4,
-    )
-    sp, dp = measured_rows(dataset)
+    of_sp = {"kernel": "gpu_fma", "params": '{"number":"sp"}', "n_sp": 2e11}
+    of_dp = {"kernel": "gpu_fma", "params": '{"number":"dp"}', "n_dp": 1e11}
+    rows = [
+        of_sp | {"time_s": 0.01, "energy_j": 4.0, "core_mhz_achieved": 1980.0},
+        of_dp | {"time_s": 0.02, "energy_j": 10.0, "core_mhz_achieved": 1700.0},
+        of_dp | {"time_s": 0.02, "energy_j": 12.0, "core_mhz_achieved": 1720.0},
+        of_dp | {"time_s": 9.0, "energy_j": 9.0, "core_mhz_achieved": 1.0, "status": "crashed"},
+    ]
+    sp, dp = measured_rows(measured_columns(rows))
     assert ("sp" in sp[0], "dp" in dp[0]) == (True, True)
     assert sp[1:] == pytest.approx([10.0, 4.0, 400.0, 20.0, 1980.0])
     assert dp[1:] == pytest.approx([20.0, 11.0, 550.0, 110.0, 1710.0])

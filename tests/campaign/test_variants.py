@@ -24,7 +24,7 @@ from campaign.store import layout
 from campaign.store.planned import write_planned
 from campaign.verbs.command_line import main
 from campaign.verbs.variants import print_study
-from tests.analysis.variant_data import dataset
+from tests.analysis.variant_data import variant_columns
 from tests.commands import answers, prints, refuses, run
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def test_the_text_fits_a_screen_and_all_prints_the_rest(store, capsys):
     assert max(map(len, text.splitlines())) <= 100
     left_out = {"status": "kernel failed"}
     rows = [({"tile": i}, 1 + i, 50 - i, left_out if i == 30 else {}) for i in range(31)]
-    many = study(kernel_variants(dataset(rows), "s", "dgemm"))
+    many = study(kernel_variants(variant_columns(rows), "s", "dgemm"))
     print_study(many)
     text = capsys.readouterr().out
     assert "and 10 more (--all prints them)" in text
@@ -252,7 +252,7 @@ def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path):
 def test_the_predicted_least_energy_is_among_the_predicted_ones(capsys):
     """The first variant has a predicted time alone."""
     rows = [({"tile": i}, 1.0 * i, 9.0 - i) for i in (1, 2, 3, 4)]
-    of = kernel_variants(dataset(rows), "s", "dgemm", tuned=("tile",))
+    of = kernel_variants(variant_columns(rows), "s", "dgemm", tuned=("tile",))
     costs = {1: math.nan, 2: 7.0, 3: 4.0, 4: 6.0}
     made = study(of, {f"dgemm tile={i}": (1.0 * i, costs[i]) for i in costs})
     print_study(made)

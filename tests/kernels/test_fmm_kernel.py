@@ -24,7 +24,7 @@ from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from campaign.store.tables import read_traces
-from dvfs.dataset import CLASS_UNITS, Columns
+from dvfs.dataset import CLASS_UNITS
 from dvfs.input_files import FileError
 from dvfs.setting import Setting
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY, PHASES
@@ -41,6 +41,7 @@ from kernels.host.vectors import estimate_bits, lanes_of
 from kernels.kernel import Mark, Marked, ResultError
 from sites.simulated.machine import constant_w, iteration_s, phases_s
 from sites.site_reading import find_site, read_site
+from tests.frames import trace_columns
 
 TABLE_IV = Path(__file__).parents[2] / "examples/tk1-fmm.toml"
 N = 700
@@ -379,23 +380,12 @@ def test_a_counter_and_a_power_meter_give_the_same_energy_by_phase() -> None:
     time_ns = np.arange(0, 11) * 10**9
     watts = np.where(np.arange(11) < 6, 10.0, 30.0)
     joules = np.concatenate([[0], np.cumsum((watts[1:] + watts[:-1]) / 2)])
-    traces = [("m:p", "W", time_ns, watts), ("m:e", "J", time_ns, joules)]
+    traces = [(0, "m:p", "W", time_ns, watts), (0, "m:e", "J", time_ns, joules)]
     marks = {"a": [0, 4, 6, 8], "b": [4, 6, 8, 10]}
     traces += [
-        (f"phase:{k}", "1", np.array(v) * 10**9, np.tile([1.0, 0.0], 2)) for k, v in marks.items()
+        (0, f"phase:{k}", "1", np.array(v) * 10**9, [1.0, 0.0] * 2) for k, v in marks.items()
     ]
-    sizes = [len(t[2]) for t in traces]
-    dataset = Columns(
-        {
-            "trace_measurement": np.array([0] * 4),
-            "trace_channel": np.array([t[0] for t in traces]),
-            "trace_unit": np.array([t[1] for t in traces]),
-            "row_start": np.cumsum(sizes) - sizes,
-            "row_size": np.array(sizes),
-            "time_ns": np.concatenate([t[2] for t in traces]),
-            "value": np.concatenate([t[3] for t in traces]),
-        }
-    )
+    dataset = trace_columns(traces)
     split = phase_energy(dataset, 0)
     for channel in ("m:p", "m:e"):
         assert split.energy_j[channel].tolist() == pytest.approx([40.0 + 60, 10.0 + 20 + 60])
