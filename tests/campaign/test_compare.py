@@ -11,9 +11,8 @@ from campaign.results import open_store
 from campaign.store.compaction import compact
 from campaign.store.layout import open_store as open_layout
 from campaign.store.setups import setup_id
-from campaign.verbs.command_line import main
 from tests.campaign.compared_stores import CLOCKS_MHZ, DRIVERS, KERNELS, SITE, setup_record, write
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, store_of_table
 
 IDS = [setup_id(setup_record(driver)) for driver in DRIVERS]
 
@@ -54,9 +53,7 @@ def test_what_has_no_time_is_neither_before_nor_after_a_date(tmp_path, words):
     for r in range(6):  # 1 February and 1 April 2026
         start, time_s = (("1769904000", 1.0), ("1775001600", 2.0), ("", 10.0))[r // 2]
         lines.append(f"a,k,1000,{r},n,{time_s + r % 2 / 100},{100 * time_s + r % 2},{start}")
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    store = str(tmp_path / "s")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    store = store_of_table(tmp_path, lines)
     found = answers("compare", store, *words)
     (change,) = [c for c in found["changes"] if c["level"] == "site" and c["quantity"] == "time"]
     assert change["ratio"] == pytest.approx(2.0, rel=0.01)
@@ -128,6 +125,7 @@ def test_the_example_of_the_page_is_the_one_that_is_written_here(folder):
 
 def test_tables_of_different_nodes_have_their_points_in_common(tmp_path):
     """The node of a foreign table's row is no part of what was measured."""
+    stores = []
     for name, node, factor in (("a", "n1", 1.0), ("b", "n2", 1.05)):
         rows = [
             f"x,{kernel},{node},{repeat},{mhz},{factor * (1.0 + 0.002 * ((repeat + i) % 3))},5.0"
@@ -135,9 +133,7 @@ def test_tables_of_different_nodes_have_their_points_in_common(tmp_path):
             for repeat in range(3)
         ]
         header = "site,kernel,node,repeat,core_mhz,time_s,energy_j"
-        (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
-        assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / name)]) == 0
-    stores = [str(tmp_path / name) for name in "ab"]
+        stores.append(store_of_table(tmp_path / name, [header, *rows]))
     for words, is_known in (([], False), (["--alike-nodes"], True)):
         shown = answers("compare", *stores, *words)
         assert shown["sites"][0]["common"] == 3

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from campaign.verbs.command_line import main
-from tests.commands import answers
+from tests.commands import answers, store_of_table
 from tests.report_tables import assert_report_shows
 
 CORE_MHZ = (300.0, 500.0, 700.0, 900.0, 1100.0)
@@ -43,10 +43,7 @@ def table(counts: bool) -> pd.DataFrame:
 
 
 def store_of(folder: Path, counts: bool) -> str:
-    table(counts).to_csv(folder / "table.csv", index=False)
-    store = str(folder / "store")
-    assert main(["import", str(folder / "table.csv"), "--store", store]) == 0
-    return store
+    return str(store_of_table(folder, table(counts)))
 
 
 @pytest.mark.parametrize(

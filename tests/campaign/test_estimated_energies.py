@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from campaign.verbs.command_line import main
-from tests.commands import answers, prints
+from tests.commands import answers, prints, store_of_table
 
 HEAD = "site,kernel,params,core_mhz,repeat,time_s,energy_j,n_sp,n_dram"
 SAID = "estimated, not measured"
@@ -20,11 +19,10 @@ def stores(tmp_path):
             time_s = max(sp / 1e11, 0.1) * (1 + repeat / 1000)
             energy_j = 50e-12 * sp + 0.2 + 30.0 * time_s
             lines.append(f'g,k,"{{""sp"": {sp:g}}}",1000,{repeat},{time_s},{energy_j},{sp},1e9')
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    for name, words in (("measured", []), ("estimated", ["--set", "estimated=TDP"])):
-        store = str(tmp_path / name)
-        assert main(["import", str(tmp_path / "t.csv"), "--store", store, *words]) == 0
-    return str(tmp_path / "measured"), str(tmp_path / "estimated")
+    return (
+        store_of_table(tmp_path / "measured", lines),
+        store_of_table(tmp_path / "estimated", lines, "--set", "estimated=TDP"),
+    )
 
 
 @pytest.mark.parametrize(

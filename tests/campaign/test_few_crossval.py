@@ -16,7 +16,7 @@ from campaign.results import open_store
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
-from tests.commands import answers, refuses
+from tests.commands import answers, refuses, store_of_table
 
 
 def printed(value: float) -> object:
@@ -27,16 +27,14 @@ def printed(value: float) -> object:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Path:
     """Twelve kernels at eight settings; kernel-2 at one of them alone."""
-    folder = tmp_path_factory.mktemp("few")
     data = grid_observations(4, kernels=12, noise=0.02)
     data = data.take((data.labels != "kernel-2") | (data.setting == 0))
     columns = {"kernel": data.labels, "core_mhz": data.core_mhz, "mem_mhz": data.mem_mhz}
     columns |= {"core_v": data.core_v, "mem_v": data.mem_v}
     columns |= {"time_s": data.time_s, "energy_j": data.energy_j}
     columns |= {f"n_{name}": values for name, values in data.counts.items()}
-    pd.DataFrame(columns).to_csv(folder / "table.csv", index=False)
-    path = folder / "store"
-    assert main(["import", str(folder / "table.csv"), "--site", "few", "--store", str(path)]) == 0
+    table = pd.DataFrame(columns)
+    path = store_of_table(tmp_path_factory.mktemp("few"), table, "--site", "few")
     assert main(["fit", str(path), "--model", "choi", "--voltage", "known"]) == 0
     return path
 

@@ -26,7 +26,7 @@ from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.campaign.test_map_file import read, refusal
 from tests.campaign.test_table import ROOT, imported
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, store_of_table
 
 FILES = ROOT / "tests/data/other_tools"
 MADE_BY = {
@@ -161,9 +161,7 @@ def test_estimated_energies_are_refused_by_fit_until_they_are_accepted(tmp_path)
         for time_s in [(3 + k) * 800 / mhz]
     ]
     header = ["site", "kernel", "core_mhz", "time_s", "energy_j", "estimated"]
-    table, store = tmp_path / "t.csv", str(tmp_path / "s")
-    pd.DataFrame(rows, columns=header).to_csv(table, index=False)
-    assert main(["import", str(table), "--store", store]) == 0
+    store = str(store_of_table(tmp_path, pd.DataFrame(rows, columns=header)))
     assert "20 of 20 rows are estimated, not measured (TDP)" in refuses("fit", store, "--site", "x")
     assert "energies estimated, not measured" in " ".join(
         prints("fit", store, "--site", "x", "--accept-unproven").split()
@@ -781,11 +779,8 @@ def test_extra_p_gets_a_kernels_numbers_and_the_inverse_of_its_clocks(tmp_path) 
         for n in (64, 128)
         for mhz in (800, 1600)
     ]
-    pd.DataFrame(rows, columns=header).to_csv(tmp_path / "t.csv", index=False)
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    out = tmp_path / "o.jsonl"
-    words = ["export", str(tmp_path / "s"), "--extra-p", str(out), "--metric", "power_w"]
-    assert main(words) == 0
+    store, out = store_of_table(tmp_path, pd.DataFrame(rows, columns=header)), tmp_path / "o.jsonl"
+    assert main(["export", str(store), "--extra-p", str(out), "--metric", "power_w"]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     points = {(one["params"]["n"], one["params"]["inverse_core_mhz"]) for one in lines}
     assert points == {(n, 1 / mhz) for n in (64, 128) for mhz in (800, 1600)}
@@ -795,13 +790,10 @@ def test_extra_p_gets_a_kernels_numbers_and_the_inverse_of_its_clocks(tmp_path) 
 
 
 def test_no_power_limit_is_the_highest_for_extra_p(tmp_path) -> None:
-    (tmp_path / "t.csv").write_text(
-        "site,kernel,core_mhz,power_limit_w,core_mhz_achieved,time_s,energy_j\n"
-        "x,k,1000,,1000,1,100\nx,k,1000,80,900,1.1,88\nx,k,800,,800,1.25,90\n"
-    )
-    store, out = str(tmp_path / "s"), tmp_path / "o.jsonl"
-    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
-    assert main(["export", store, "--extra-p", str(out), "--metric", "time_s"]) == 0
+    lines = ["site,kernel,core_mhz,power_limit_w,core_mhz_achieved,time_s,energy_j"]
+    lines += ["x,k,1000,,1000,1,100", "x,k,1000,80,900,1.1,88", "x,k,800,,800,1.25,90"]
+    store, out = store_of_table(tmp_path, lines), tmp_path / "o.jsonl"
+    assert main(["export", str(store), "--extra-p", str(out), "--metric", "time_s"]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert {one["value"]: one["params"]["inverse_power_limit_w"] for one in lines} == {
         1.0: 0.0,
@@ -811,14 +803,11 @@ def test_no_power_limit_is_the_highest_for_extra_p(tmp_path) -> None:
 
 
 def test_numbers_of_ranks_are_exported_as_what_tells_runs_apart(tmp_path) -> None:
-    (tmp_path / "t.csv").write_text(
-        "site,kernel,core_mhz,p,time_s,energy_j\nx,k,1000,1,8,80\nx,k,1000,4,2,90\n"
-    )
     (tmp_path / "m.toml").write_text('[columns]\nranks = "p"\n')
-    words = ["--map", str(tmp_path / "m.toml"), "--store", str(tmp_path / "s")]
-    assert main(["import", str(tmp_path / "t.csv"), *words]) == 0
+    lines = ["site,kernel,core_mhz,p,time_s,energy_j", "x,k,1000,1,8,80", "x,k,1000,4,2,90"]
+    store = store_of_table(tmp_path, lines, "--map", tmp_path / "m.toml")
     for form in ("--extra-p", "--kernel-tuner"):
-        assert main(["export", str(tmp_path / "s"), form, str(tmp_path / form)]) == 0
+        assert main(["export", str(store), form, str(tmp_path / form)]) == 0
     lines = [json.loads(line) for line in (tmp_path / "--extra-p").read_text().splitlines()]
     assert [[one["params"], one["value"]] for one in lines] == [
         [{"ranks": 1}, 80.0],
@@ -830,12 +819,9 @@ def test_numbers_of_ranks_are_exported_as_what_tells_runs_apart(tmp_path) -> Non
 
 def test_a_first_repeat_without_energy_does_not_lose_the_others(tmp_path) -> None:
     """As of a node without a meter: the energy is the mean of those that were measured."""
-    (tmp_path / "t.csv").write_text(
-        "site,kernel,core_mhz,repeat,time_s,energy_j\n"
-        "x,k,1000,0,2,80\nx,k,1000,1,4,90\nx,k,1000,2,6,110\n"
-    )
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    table = export_table(open_store(tmp_path / "s"))
+    lines = ["site,kernel,core_mhz,repeat,time_s,energy_j"]
+    lines += ["x,k,1000,0,2,80", "x,k,1000,1,4,90", "x,k,1000,2,6,110"]
+    table = export_table(open_store(store_of_table(tmp_path, lines)))
     table.loc[table["repeat"] == 0, "energy_j"] = math.nan
     (result,) = json.loads(kernel_tuner_results(table.sort_values("repeat")))["results"]
     measured = {one["name"]: one["value"] for one in result["measurements"]}
@@ -904,9 +890,7 @@ def test_a_region_that_geopm_never_sampled_is_left_out(tmp_path, capsys) -> None
 def test_measurements_of_two_sites_are_not_exported_as_one_machine_s(tmp_path, form):
     lines = ["site,kernel,core_mhz,time_s,energy_j"]
     lines += [f"{site},k,{mhz},1,{j}" for site, j in (("a", 1), ("b", 2)) for mhz in (800, 900)]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    store, out = str(tmp_path / "s"), tmp_path / "out"
-    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    store, out = str(store_of_table(tmp_path, lines)), tmp_path / "out"
     words = [str(out) if word == "F" else word for word in form]
     assert "--site: name one of a, b" in refuses("export", store, *words)
     assert main(["export", store, *words, "--site", "b"]) == 0

@@ -19,7 +19,7 @@ from campaign.store.site_record import read_site_record
 from campaign.verbs.command_line import main
 from dvfs.setting import AXES, Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
-from tests.commands import answers, prints, refuses, run
+from tests.commands import answers, prints, refuses, run, store_of_table
 
 BOTH = HEADER.replace("n_sp", "power_w")
 
@@ -177,12 +177,10 @@ def test_a_table_with_memory_clocks_is_of_a_gpu_whichever_row_is_first(
     """Slurm sets its clocks by other options than those of a CPU."""
     rows = ["1980,,1", "1980,2619,1", "1500,2619,1.1", "1500,1593,1.2"]
     rows.remove(first)
-    (tmp_path / "t.csv").write_text(
-        "site,kernel,core_mhz,mem_mhz,time_s,energy_j\n"
-        + "".join(f"gpu,a,{row},300\n" for row in (first, *rows))
-    )
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    assert read_site_record(open_store(tmp_path / "s"), "gpu").device == "gpu"
+    lines = ["site,kernel,core_mhz,mem_mhz,time_s,energy_j"]
+    lines += [f"gpu,a,{row},300" for row in (first, *rows)]
+    store = open_store(store_of_table(tmp_path, lines))
+    assert read_site_record(store, "gpu").device == "gpu"
 
 
 def test_a_site_of_core_clocks_that_gets_memory_clocks_may_be_a_gpu(tmp_path: Path) -> None:
@@ -204,12 +202,8 @@ def test_a_site_of_core_clocks_that_gets_memory_clocks_may_be_a_gpu(tmp_path: Pa
 
 def test_a_row_may_set_a_limit_or_a_profile_alone(tmp_path: Path) -> None:
     rows = ["1000,,,1", "1400,,,0.8", ",100,,0.9", ",,eco,1.2"]
-    (tmp_path / "t.csv").write_text(
-        "site,kernel,core_mhz,power_limit_w,profile,time_s,energy_j\n"
-        + "".join(f"s,a,{row},100\n" for row in rows)
-    )
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    frame = imported(tmp_path / "s")
+    lines = ["site,kernel,core_mhz,power_limit_w,profile,time_s,energy_j"]
+    frame = imported(store_of_table(tmp_path, lines + [f"s,a,{row},100" for row in rows]))
     measured = {Setting.of_row(row): row["time_s"] for row in frame.to_dict("records")}
     assert measured == {
         Setting(1000.0): 1.0,

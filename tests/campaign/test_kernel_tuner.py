@@ -16,7 +16,7 @@ from campaign.table.formats.kernel_tuner import read_json_records
 from campaign.verbs.command_line import main
 from tests.campaign.test_map_file import read, refusal
 from tests.campaign.test_table import ROOT, imported
-from tests.commands import prints, refuses
+from tests.commands import prints, refuses, store_of_table
 
 CACHE = ROOT / "tests/data/kernel_tuner/convolution_a100.json.gz"
 MAP = ROOT / "examples/kernel-tuner.map.toml"
@@ -273,14 +273,13 @@ def test_the_site_on_the_command_line_is_refused_beside_a_column_of_sites(tmp_pa
 
 def test_exported_uncore_clocks_and_profiles_stay_apart(tmp_path: Path) -> None:
     """Kernel Tuner has no name for either: the clock comes back, the profile as a parameter."""
-    (tmp_path / "t.csv").write_text(
-        "site,kernel,params,core_mhz,uncore_mhz,profile,time_s,energy_j\n"
-        's,kk,"{""n"": 1}",1000,1200,powersave,1,100\n'
-        's,kk,"{""n"": 1}",1000,2400,powersave,0.5,80\n'
-        's,kk,"{""n"": 1}",1000,2400,performance,0.4,85\n'
-    )
-    store, again, file = tmp_path / "s", tmp_path / "again", tmp_path / "t4.json"
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(store)]) == 0
+    lines = [
+        "site,kernel,params,core_mhz,uncore_mhz,profile,time_s,energy_j",
+        's,kk,"{""n"": 1}",1000,1200,powersave,1,100',
+        's,kk,"{""n"": 1}",1000,2400,powersave,0.5,80',
+        's,kk,"{""n"": 1}",1000,2400,performance,0.4,85',
+    ]
+    store, again, file = store_of_table(tmp_path, lines), tmp_path / "again", tmp_path / "t4.json"
     assert main(["export", str(store), "--kernel-tuner", str(file), "--kernel", "kk"]) == 0
     set_kernel = ["--site", "s", "--set", "kernel=kk"]
     assert main(["import", str(file), "--store", str(again), *set_kernel]) == 0
@@ -297,14 +296,13 @@ def test_exported_uncore_clocks_and_profiles_stay_apart(tmp_path: Path) -> None:
 
 def test_exported_repeats_are_one_result(tmp_path: Path) -> None:
     """As Kernel Tuner has them: a configuration once, with all its run times and their mean."""
-    (tmp_path / "t.csv").write_text(
-        "site,kernel,params,core_mhz,repeat,time_s,energy_j\n"
-        's,kk,"{""n"": 1}",1000,0,1,100\n'
-        's,kk,"{""n"": 1}",1000,1,2,110\n'
-        's,kk,"{""n"": 1}",1200,0,0.5,80\n'
-    )
-    store, again, file = tmp_path / "s", tmp_path / "again", tmp_path / "t4.json"
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(store)]) == 0
+    lines = [
+        "site,kernel,params,core_mhz,repeat,time_s,energy_j",
+        's,kk,"{""n"": 1}",1000,0,1,100',
+        's,kk,"{""n"": 1}",1000,1,2,110',
+        's,kk,"{""n"": 1}",1200,0,0.5,80',
+    ]
+    store, again, file = store_of_table(tmp_path, lines), tmp_path / "again", tmp_path / "t4.json"
     assert main(["export", str(store), "--kernel-tuner", str(file)]) == 0
     assert [one["times"]["runtimes"] for one in json.loads(file.read_text())["results"]] == [
         [1000.0, 2000.0],

@@ -40,12 +40,11 @@ from campaign.plan.planned_points import in_batches
 from campaign.plan.point import Point, canonical_json
 from campaign.plan.profile_file import Profile
 from campaign.results import Results, open_store
-from campaign.verbs.command_line import main
 from dvfs.input_files import FileError, FileModel
 from dvfs.setting import Setting
 from kernels.parameters import field_texts
 from sites.clocks import CONTROLS
-from tests.commands import prints, refuses
+from tests.commands import prints, refuses, store_of_table
 
 
 def campaign_file(folder: Path, **changes: str) -> Path:
@@ -256,9 +255,8 @@ def test_the_times_between_points_are_those_of_one_node(tmp_path):
         for i in range(4)
     ]
     header = "site,kernel,params,node,repeat,core_mhz,time_s,energy_j,start_unix_s"
-    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "S")]) == 0
-    assert open_store(tmp_path / "S").point_times() == {
+    store = store_of_table(tmp_path, [header, *rows])
+    assert open_store(store).point_times() == {
         ("s", f"n{node}"): {("k", "{}"): pytest.approx(gap)} for node, gap in ((1, 5.0), (2, 7.0))
     }
 

@@ -40,7 +40,7 @@ from dvfs.input_files import FileError
 from dvfs.setting import Setting
 from sites.site_file import Site
 from tests.campaign.policy_data import LATER, TODAY, a_policy, entry, through_filter
-from tests.commands import prints, refuses
+from tests.commands import prints, refuses, store_of_table
 
 A_SITE = Site.model_validate(
     {
@@ -258,9 +258,8 @@ def test_entries_of_kernels_with_like_names_have_different_names(tmp_path):
     kernels = ["lu+2", "lu", "lu/", "LU" * 40, "LU" * 40 + "x"]
     lines = ["kernel,core_mhz,mem_mhz,time_s,energy_j"]
     lines += [f"{k},{mhz},500,{1000 / mhz},{mhz / 10}" for k in kernels for mhz in (1000, 800, 600)]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    store, policy = str(tmp_path / "store"), tmp_path / "policy.toml"
-    assert main(["import", str(tmp_path / "t.csv"), "--site", "box", "--store", store]) == 0
+    store = str(store_of_table(tmp_path, lines, "--site", "box"))
+    policy = tmp_path / "policy.toml"
     assert main(["fit", store]) == 0
     assert main(["policy", store, "--unsure", "-o", str(policy)]) == 0
     names = [one.name for one in read_policy(policy)[0].entries]
@@ -278,7 +277,6 @@ TWO_KERNELS = {
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A store with a fit, of two kernels and three repeats that hardly differ."""
-    folder = tmp_path_factory.mktemp("measured")
     lines = ["kernel,core_mhz,mem_mhz,repeat,time_s,energy_j"]
     lines += [
         f"{kernel},{mhz},500,{n},{time_s * (0.9999 + 1e-4 * n)},{energy_j * (0.999 + 1e-3 * n)}"
@@ -286,9 +284,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> str:
         for mhz, (time_s, energy_j) in settings.items()
         for n in range(3)
     ]
-    (folder / "t.csv").write_text("\n".join(lines) + "\n")
-    store = str(folder / "store")
-    assert main(["import", str(folder / "t.csv"), "--site", "box", "--store", store]) == 0
+    store = str(store_of_table(tmp_path_factory.mktemp("measured"), lines, "--site", "box"))
     assert main(["fit", store]) == 0
     return store
 

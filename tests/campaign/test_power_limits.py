@@ -23,7 +23,7 @@ from campaign.store.verify import BadShard, lost_traces
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import built_in_sites, read_site
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, store_of_table
 from tests.simulated_runs import simulate
 
 LIMITS_W = (12.0, 30.0)
@@ -241,11 +241,9 @@ def test_a_report_has_a_cell_for_the_limit_of_every_pick(tmp_path: Path, swapped
         table = re.sub(
             "^s,[ab]", lambda name: {"s,a": "s,b", "s,b": "s,a"}[name[0]], table, flags=re.M
         )
-    (tmp_path / "t.csv").write_text(table)
-    store = str(tmp_path / "s")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    store = str(store_of_table(tmp_path, table.splitlines()))
     assert main(["fit", store]) == 0
-    predicted = open_results(tmp_path / "s").predict("s").predictions
+    predicted = open_results(Path(store)).predict("s").predictions
     picked = {one.pick.label: one.pick.setting for one in predicted}
     first, last = ("b", "a") if swapped else ("a", "b")
     assert picked == {

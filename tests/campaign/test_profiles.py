@@ -21,7 +21,7 @@ from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import read_site
 from tests.analysis.simulated_tk1 import simulated_columns
-from tests.commands import answers, refuses
+from tests.commands import answers, refuses, store_of_table
 
 PROFILES = {"powersave": 0.5, "balanced": 0.8, "performance": 1.0}
 """Profile -> the relative clock of the machine of the table below."""
@@ -48,10 +48,7 @@ def table_of_profiles() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("profiles")
-    table_of_profiles().to_csv(folder / "t.csv", index=False)
-    store = folder / "store"
-    assert main(["import", str(folder / "t.csv"), "--store", str(store)]) == 0
+    store = store_of_table(tmp_path_factory.mktemp("profiles"), table_of_profiles())
     assert main(["fit", str(store)]) == 0
     return store
 
@@ -89,11 +86,9 @@ def test_a_profile_left_out_is_predicted_from_the_others(profiles: Path) -> None
         for part in (kernels[::2], kernels[1::2]):
             folder = profiles.parent / f"without-{missing}-{part[0]}"
             known = table[~(table["kernel"].isin(part) & (table["profile"] == missing))]
-            folder.mkdir()
-            known.to_csv(folder / "t.csv", index=False)
-            assert main(["import", str(folder / "t.csv"), "--store", str(folder / "s")]) == 0
-            assert main(["fit", str(folder / "s")]) == 0
-            for entry in open_results(folder / "s").predict("s").predictions:
+            store = store_of_table(folder, known)
+            assert main(["fit", str(store)]) == 0
+            for entry in open_results(store).predict("s").predictions:
                 if entry.pick.kernel in part:
                     own = mean.loc[entry.pick.kernel]
                     assert entry.pick.setting.profile is not None
@@ -170,9 +165,7 @@ def test_an_uncore_clock_is_the_second_clock_of_the_model(tmp_path: Path) -> Non
     found = []
     renamed = table.rename(columns={"mem_mhz": "uncore_mhz"})
     for number, one in enumerate((table, renamed, renamed.assign(mem_mhz=3200.0))):
-        path, store = tmp_path / f"{number}.csv", str(tmp_path / f"{number}")
-        one.to_csv(path, index=False)
-        assert main(["import", str(path), "--store", store]) == 0
+        store = store_of_table(tmp_path / str(number), one)
         fitted = answers("fit", store)
         picks = answers("predict", store)
         assert isinstance(fitted, dict) and isinstance(picks, list)
@@ -225,9 +218,8 @@ def test_both_clocks_at_once_are_refused(tmp_path: Path) -> None:
         for uncore in (1200, 2400)
     ]
     header = "site,kernel,core_mhz,mem_mhz,uncore_mhz,time_s,energy_j"
-    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    error = refuses("fit", tmp_path / "s", code=FitError.exit_code)
+    store = store_of_table(tmp_path, [header, *rows])
+    error = refuses("fit", store, code=FitError.exit_code)
     assert "one clock for both" in error and "Traceback" not in error
 
 

@@ -34,7 +34,7 @@ from dvfs.errors import ArgumentError
 from dvfs.printable import rounded
 from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, store_of_table
 
 SITE = "board"
 CLOCKS = (400.0, 800.0, 1200.0, 1600.0)
@@ -396,9 +396,7 @@ def test_costs_name_an_uncore_clock_as_one(tmp_path):
                 time_s = max(sp / 1e8 / core, 1e9 / 1e7 / uncore)
                 energy_j = volt**2 * 50e-12 * sp + 0.2 + 30.0 * volt * time_s
                 lines.append(f"x,k{sp:g},{core},{uncore},{volt},{time_s!r},{energy_j!r},{sp},1e9")
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    store = open_store(tmp_path / "s")
+    store = open_store(store_of_table(tmp_path, lines))
     store.fit("x")
     costs = store.costs("x", 1000.0, 1800.0)
     assert costs.setting == Setting(1000.0, uncore_mhz=1800.0)
@@ -423,10 +421,7 @@ def store_with_voltages(folder: Path, names: tuple[str, ...]) -> Results:
                 known = {"core_v": core_v, "mem_v": mem_v}
                 row = ["x", f"k{sp:g}", core_mhz, mem_mhz, time_s, energy_j, sp, 1e9]
                 lines.append(",".join(str(value) for value in [*row, *(known[n] for n in names)]))
-    folder.mkdir()
-    (folder / "t.csv").write_text("\n".join(lines) + "\n")
-    assert main(["import", str(folder / "t.csv"), "--store", str(folder / "s")]) == 0
-    return open_store(folder / "s")
+    return open_store(store_of_table(folder, lines))
 
 
 def test_figures_by_another_store_s_fit_have_its_options_and_equal_voltages(tmp_path):
@@ -477,9 +472,7 @@ def store_with_phases(tmp_path) -> Results:
                     ",".join([row[0], row[1], f'"{row[2]}"', str(repeat), *map(str, values)])
                     for repeat in range(3)
                 ]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    return open_store(tmp_path / "s")
+    return open_store(store_of_table(tmp_path, lines))
 
 
 def test_the_roofs_of_some_kernels_are_those_of_all(store_with_phases):

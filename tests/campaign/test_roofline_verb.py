@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from campaign.verbs.command_line import main
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, store_of_table
 
 PEAK = {"sp": 1581.06e9, "dp": 197.63e9, "dram": 192.4e9}
 EPS_J = {"sp": 99.7e-12, "dp": 212e-12, "dram": 513e-12, "l2": 257e-12}
@@ -27,7 +27,6 @@ def kernels() -> dict[str, dict[str, float]]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Eqs. 3 and 10 at two core clocks, without a fit; and three sites that carry less: ``few`` has
     neither flops nor memory's bytes, ``one`` one intensity, ``lumped`` no counts."""
-    folder = tmp_path_factory.mktemp("roofline")
     lines = [
         "site,kernel,core_mhz,mem_mhz,time_s,energy_j,n_sp,n_dp,n_dram,n_l2,n_int",
         "few,low,1000,,1,2,,,,4e9,1e9",
@@ -43,10 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
             energy_j = sum(n[c] * EPS_J[c] for c in n) + CONSTANT_W * time_s
             counts = ",".join(str(n.get(c, "")) for c in ("sp", "dp", "dram", "l2"))
             lines.append(f"gtx580,{name},{core_mhz},{mem_mhz},{time_s!r},{energy_j!r},{counts},")
-    table = folder / "table.csv"
-    table.write_text("\n".join(lines) + "\n")
-    assert main(["import", str(table), "--store", str(folder / "store")]) == 0
-    return str(folder / "store")
+    return str(store_of_table(tmp_path_factory.mktemp("roofline"), lines))
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +73,7 @@ def test_a_setting_is_named_whole(tmp_path):
             time_s = max(sp / 1e11, 0.1) * 200 / limit_w
             energy_j = 50e-12 * sp + 0.2 + 30.0 * time_s
             lines.append(f"gtx580,k{sp:g},1000,1800,{limit_w},{time_s!r},{energy_j!r},{sp},1e9")
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    store = str(tmp_path / "s")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    store = store_of_table(tmp_path, lines)
     for limit_w in (100, 200):
         at = ["--setting", f"1000,,{limit_w},uncore=1800"]
         shown = answer(store, *at)
@@ -171,9 +165,7 @@ def one_setting(folder, eps_op_j, eps_mem_j, constant_w):
         time_s = max(sp / 1e11, dram / 1e10)
         energy_j = eps_op_j * sp + eps_mem_j * dram + constant_w * time_s
         lines.append(f"gtx580,k{intensity},1000,900,{time_s!r},{energy_j!r},{sp!r},{dram!r}")
-    (folder / "table.csv").write_text("\n".join(lines) + "\n")
-    assert main(["import", str(folder / "table.csv"), "--store", str(folder / "store")]) == 0
-    return str(folder / "store")
+    return str(store_of_table(folder, lines))
 
 
 def test_an_energy_below_zero_is_missing_with_its_reason(tmp_path):

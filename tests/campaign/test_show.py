@@ -13,10 +13,9 @@ from campaign.results import Results
 from campaign.results import open_store as open_results
 from campaign.store.compaction import compact
 from campaign.store.layout import open_store
-from campaign.verbs.command_line import main
 from campaign.verbs.terminal_plot import BRAILLE, DOTS, LABEL_CHARS, can_show_braille, plot
 from tests.analysis.test_report import store_of
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, store_of_table
 
 SITE = "board"
 
@@ -65,9 +64,8 @@ def test_a_failure_is_shown_with_its_text_and_without_numbers(store):
 
 def test_an_uncore_clock_and_a_profile_are_shown_as_such(tmp_path):
     head = "site,kernel,core_mhz,uncore_mhz,core_mhz_achieved,mem_mhz_achieved,time_s,energy_j"
-    (tmp_path / "t.csv").write_text(f"{head},profile\ncpu,k,2000,1800,1999,1797,1,50,eco\n")
-    store = str(tmp_path / "s")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    lines = [f"{head},profile", "cpu,k,2000,1800,1999,1797,1,50,eco"]
+    store = store_of_table(tmp_path, lines)
     point = str(open_results(store).scalars["point_id"].values[0])
     lines = [line.split() for line in prints("show", store, point).splitlines()]
     assert ["core", "2000", "1999", "-", "-"] in lines

@@ -12,7 +12,7 @@ from analysis.comparison.coefficients import compare_coefficients
 from analysis.energy.fit_summary import Coefficient, FitSummary, Like
 from campaign.results import open_store
 from campaign.verbs.command_line import main
-from tests.commands import answers, prints, refuses
+from tests.commands import answers, prints, refuses, store_of_table
 from tests.docs.pages import ROOT
 from tests.simulated_runs import simulate
 
@@ -204,9 +204,7 @@ def test_the_highest_setting_has_limits_uncore_clocks_and_profiles(
             lines += [
                 f"{site},k,{r},{time_s * (1 + r / 1000)},{100 + i + r},{setting}" for r in (0, 1)
             ]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    store = str(tmp_path / "s")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    store = store_of_table(tmp_path, lines)
     found = answers("compare", store, "--site", "a", "--site", "b")
     assert found["sites"][0]["notes"][0].endswith(f"no setting is common: {says}")
     (change,) = [c for c in found["changes"] if c["level"] == "point" and c["quantity"] == "time"]
@@ -222,9 +220,8 @@ def test_sites_are_compared_whether_or_not_their_rows_name_nodes(tmp_path, nodes
             for mhz in (1000, 1400)
             for r in (0, 1)
         ]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
-    found = answers("compare", tmp_path / "s", "--site", "a", "--site", "b")
+    store = store_of_table(tmp_path, lines)
+    found = answers("compare", store, "--site", "a", "--site", "b")
     (site,) = found["sites"]
     assert (site["common"], site["only_before"], site["only_after"]) == (2, 0, 0)
     ratios = [c["ratio"] for c in found["changes"] if c["quantity"] == "energy"]

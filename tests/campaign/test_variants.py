@@ -25,7 +25,7 @@ from campaign.store.planned import write_planned
 from campaign.verbs.command_line import main
 from campaign.verbs.variants import print_study
 from tests.analysis.variant_data import variant_columns
-from tests.commands import answers, prints, refuses, run
+from tests.commands import answers, prints, refuses, run, store_of_table
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "tests/data/anzt2015/table-2.csv"
@@ -240,13 +240,11 @@ def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path):
         own = {"stencil": "j1d", "size_1": 999, "steps": 64, "tiling": "hexagonal", "tile_t": 4}
         cells = json.dumps(own | {"tile_1": tile}).replace('"', '""')
         lines += [f'gpu,stencil,"{cells}",1000,{w},{1 / tile},{w / tile}' for w in (100, 200)]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    path = str(tmp_path / "store")
-    assert main(["import", str(tmp_path / "t.csv"), "--store", path]) == 0
-    shown = answers("variants", path)
+    store = store_of_table(tmp_path, lines)
+    shown = answers("variants", store)
     assert (shown["n"], shown["fastest"]["params"]["tile_1"]) == (4, 32)
     assert shown["fastest"]["predicted_s"] is None
-    assert main(["report", path, "-o", str(tmp_path / "report.html")]) == 0
+    assert main(["report", str(store), "-o", str(tmp_path / "report.html")]) == 0
 
 
 def test_the_predicted_least_energy_is_among_the_predicted_ones(capsys):

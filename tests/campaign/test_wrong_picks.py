@@ -14,7 +14,7 @@ from campaign.store.compaction import compact
 from campaign.store.layout import open_store as open_layout
 from campaign.verbs.command_line import main
 from tests.analysis.test_report import store_of
-from tests.commands import answers, prints, run
+from tests.commands import answers, prints, run, store_of_table
 
 SITE = "board"
 CLOCKS = (400.0, 800.0, 1200.0, 1600.0)
@@ -136,11 +136,7 @@ def table_of(folder: Path, clocks: str, settings: list[str]) -> str:
         for k, kernel in enumerate("abc")
         for i, setting in enumerate(settings)
     ]
-    (folder / "t.csv").write_text(
-        "\n".join([f"site,kernel,{clocks},time_s,energy_j", *rows]) + "\n"
-    )
-    store = str(folder / "S")
-    assert main(["import", str(folder / "t.csv"), "--store", store]) == 0
+    store = str(store_of_table(folder, [f"site,kernel,{clocks},time_s,energy_j", *rows]))
     assert main(["fit", store, "--accept-unproven"]) == 0
     return store
 

@@ -17,10 +17,10 @@ from benchmarks import gpu_15min, gpu_compared
 from benchmarks.gpu_15min import LongLaunch, judged_launches
 from benchmarks.gpu_compared import LANES, Row, multiply_add_peak, tensor_peak
 from campaign.plan.plan import make_plan
-from campaign.verbs.command_line import main
 from kernels.cuda.microbench.fma import GpuFmaParams, count_multiply_adds
 from kernels.cuda.program import Source
 from kernels.registry import KERNELS
+from tests.commands import store_of_table
 from tests.kernels.cuda.on_host import compiled
 from tests.sites.fake_nvml import TREE, build
 
@@ -220,9 +220,7 @@ def test_kernels_left_out_are_judged_at_the_clocks_that_they_ran_at(tmp_path: Pa
     )
     work["time_s"] = work["n_sp"] / 3e10 / work["core_mhz_achieved"] + work["n_dram"] / 3e12
     work["energy_j"] = 1e-11 * work["n_sp"] + 5e-11 * work["n_dram"] + 90.0 * work["time_s"]
-    work.to_csv(tmp_path / "table.csv", index=False)
-    main(["import", str(tmp_path / "table.csv"), "--store", str(tmp_path / "store")])
-    (row,) = gpu_15min.left_out("error", tmp_path / "store")
+    (row,) = gpu_15min.left_out("error", store_of_table(tmp_path, work))
     assert row.value == pytest.approx(0.0, abs=0.1)
     assert row.is_met
 
