@@ -252,7 +252,7 @@ def test_the_times_between_points_are_those_of_one_node(tmp_path):
     rows = [
         f"s,k,{{}},n{node},{i},1000,1,1,{1000 + 100000 * node + i * gap}"
         for node, gap in ((1, 5), (2, 7))
-        for i in range(4)
+        for i in range(2)
     ]
     header = "site,kernel,params,node,repeat,core_mhz,time_s,energy_j,start_unix_s"
     store = store_of_table(tmp_path, [header, *rows])
