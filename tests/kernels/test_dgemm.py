@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from kernels.kernel import ResultError
 from kernels.products.counts import count_product
 from kernels.products.kernel import DgemmParams, Matrices, PreparedProduct, dgemm
 from kernels.products.variants import Variant, blocks
-from kernels.registry import find_kernel
 
 TILES = [(4, 1, 1), (8, 6, 3), (12, 4, 2), (24, 8, 8), (16, 12, 1)]
 """mr, nr and unroll, which are compiled: vectors of 4 and of 8, whole and in part."""
@@ -206,9 +203,3 @@ def test_what_cannot_be_built_is_refused_with_a_reason(given: dict[str, Any], sa
     with pytest.raises(ValidationError, match=says) as refused:
         DgemmParams(**{"n": 100, **given})
     assert refused.value.error_count() == 1
-
-
-def test_the_kernel_is_registered_and_its_module_imports_no_numba() -> None:
-    assert find_kernel("dgemm") is dgemm
-    code = "import sys, kernels.products.kernel; sys.exit('numba' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

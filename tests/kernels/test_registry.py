@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from dvfs.dataset import CLASS_UNITS, class_unit
@@ -30,6 +33,19 @@ def test_a_description_is_complete(name: str) -> None:
         assert parameter.description, parameter.name
         assert parameter.values, parameter.name
         assert parameter.default is None or not parameter.required
+
+
+def test_kernels_are_imported_and_microbenchmarks_counted_without_numba() -> None:
+    """All kernels but stencils, which are planned by their loops."""
+    code = (
+        "import sys; from kernels.registry import OURS, find_kernel;"
+        "kernels = {name: find_kernel(name) for name in OURS if 'stencil' not in name};"
+        "[kernels[name].counts(kernels[name].params()) for name in ('sp_fma', 'int_mad')];"
+        "[kernels[name].counts(kernels[name].params(level='l1')) for name in ('load', 'chase')];"
+        "print([name for name in ('numba', 'llvmlite') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_values_are_described_in_words() -> None:
