@@ -9,12 +9,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from campaign.verbs.command_line import main
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Written(NamedTuple):
@@ -55,16 +52,6 @@ def refuses(*words: object, code: int = 2) -> str:
 def warns(*words: object) -> str:
     """The standard error, which has no traceback, of a command that ends with 0."""
     return refuses(*words, code=0)
-
-
-def store_of_table(folder: Path, table: pd.DataFrame | list[str], *words: object) -> Path:
-    """A store in a folder, into which a table, or the lines of its CSV, is imported. ``words``:
-    more of the command."""
-    text = "\n".join([*table, ""]) if isinstance(table, list) else table.to_csv(index=False)
-    folder.mkdir(exist_ok=True)
-    (folder / "t.csv").write_text(text)
-    prints("import", folder / "t.csv", "--store", folder / "s", *words)
-    return folder / "s"
 
 
 def start(campaign: Path, *command: str | Path) -> subprocess.Popen[str]:

@@ -17,8 +17,6 @@ from analysis.report.content import MeasurementCounts, SiteReport
 from analysis.report.sheets import energy_sheet
 from analysis.report.tables import as_records
 from campaign.results import open_store
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store
 from campaign.store.measurement import Measurement
 from campaign.verbs.command_line import main
 from dvfs.dataset import ESTIMATED
@@ -27,6 +25,7 @@ from dvfs.setting import Setting
 from tests.commands import answers
 from tests.points import a_point
 from tests.simulated_runs import simulate
+from tests.stores import stored
 
 MIDNIGHT = 1_767_225_600.0
 """2026-01-01 00:00 UTC."""
@@ -105,18 +104,14 @@ def a_store(folder: Path) -> Path:
         ("a", 10.0, 360, math.nan, "n1", 0.0),
         ("b", 1.0, 1800, 2.0, "n1+n2", 0.0),
     ]
-    with JournalWriter(create_store(folder, "c").journals) as journal:
-        for repeat, (kernel, time_s, iterations, energy_j, node, start_s) in enumerate(rows):
-            journal.append(
-                encode(
-                    Measurement(
-                        point=a_point(kernel, repeat=repeat), status="ok", node=node,
-                        start_unix_s=start_s, time_s=time_s, iterations=iterations,
-                        energy_j=energy_j,
-                    )
-                )
-            )  # fmt: skip
-    return folder
+    made = [
+        Measurement(
+            point=a_point(kernel, repeat=repeat), status="ok", node=node, start_unix_s=start_s,
+            time_s=time_s, iterations=iterations, energy_j=energy_j,
+        )
+        for repeat, (kernel, time_s, iterations, energy_j, node, start_s) in enumerate(rows)
+    ]  # fmt: skip
+    return stored(folder, *made).root
 
 
 def sheet_of(folder: Path, *factors: EnergyFactor, picks=()):
@@ -175,30 +170,25 @@ def test_without_factors_and_picks_there_is_energy_alone(tmp_path):
 
 
 def test_estimated_energies_are_counted_and_unknown_nodes_give_no_node_hours(tmp_path):
-    with JournalWriter(create_store(tmp_path / "s", "c").journals) as journal:
-        journal.append(
-            encode(
-                Measurement(
-                    point=a_point("a"), status="ok", time_s=1.0, iterations=1, energy_j=5.0,
-                    provenance={"imported": True, ESTIMATED: "a load"},
-                )
-            )
-        )  # fmt: skip
-    (row,) = sheet_of(tmp_path / "s").values()
+    estimated = Measurement(
+        point=a_point("a"), status="ok", time_s=1.0, iterations=1, energy_j=5.0,
+        provenance={"imported": True, ESTIMATED: "a load"},
+    )  # fmt: skip
+    (row,) = sheet_of(stored(tmp_path / "s", estimated).root).values()
     assert row["estimated"] == 1
     assert math.isnan(row["node_hours"])
     assert "without_node" not in row
 
 
 def test_a_measurement_without_a_node_is_counted_and_the_others_have_node_hours(tmp_path):
-    with JournalWriter(create_store(tmp_path / "s", "c").journals) as journal:
-        for repeat, node in enumerate(("n1", "", "n1+n2")):
-            measured = Measurement(
-                point=a_point("a", repeat=repeat), status="ok", node=node, time_s=1.0,
-                iterations=1800, energy_j=5.0,
-            )  # fmt: skip
-            journal.append(encode(measured))
-    (row,) = sheet_of(tmp_path / "s").values()
+    made = [
+        Measurement(
+            point=a_point("a", repeat=repeat), status="ok", node=node, time_s=1.0,
+            iterations=1800, energy_j=5.0,
+        )
+        for repeat, node in enumerate(("n1", "", "n1+n2"))
+    ]  # fmt: skip
+    (row,) = sheet_of(stored(tmp_path / "s", *made).root).values()
     assert (row["without_node"], row["node_hours"]) == (1.0, 0.5 + 1.0)
 
 

@@ -42,8 +42,6 @@ from analysis.rooflines.platforms import PLATFORMS
 from analysis.rooflines.roofline import pair_points, roofline
 from campaign.results import open_store
 from campaign.results.report import report_content
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store
 from dvfs.kernel_instance import KernelInstance, relabelled, short_labels
 from dvfs.setting import Setting
 from tests.analysis.simulated_tk1 import simulated_columns
@@ -51,7 +49,7 @@ from tests.analysis.synthetic import numbered
 from tests.analysis.test_applications import machine
 from tests.analysis.test_phase_energy import marked_store
 from tests.analysis.test_report import Page, store_of
-from tests.analysis.test_trust import CLOCKS, REPEATS, one
+from tests.analysis.test_trust import mixed
 from tests.analysis.variant_data import variant_columns
 from tests.kept import check_kept, plain
 
@@ -60,17 +58,6 @@ def of_store(make: Callable[[Path], object]) -> ReportContent:
     with TemporaryDirectory() as folder:
         make(Path(folder) / "s")
         return report_content(open_store(Path(folder) / "s").store)
-
-
-def mixed(path: Path) -> None:
-    """With failures, unproven clocks, an outlier, flags, and a fit that accepted them."""
-    noise = np.random.default_rng(1)
-    with JournalWriter(create_store(path, "mixed").journals) as journal:
-        for kernel in range(5):
-            for core_mhz in CLOCKS:
-                for repeat in range(REPEATS):
-                    journal.append(encode(one(kernel, core_mhz, repeat, noise)))
-    open_store(path).fit("cluster", accept_unproven=True)
 
 
 def brief(view: dict[str, object]) -> object:

@@ -14,11 +14,10 @@ from analysis.measurements.measurement_levels import levels, metered
 from analysis.report.content import MeasurementCounts, SiteReport
 from analysis.report.sheets import levels_sheet
 from campaign.results import open_store
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store
 from campaign.store.measurement import Measurement
 from dvfs.dataset import ESTIMATED
 from tests.points import a_point
+from tests.stores import stored
 
 POWER = {"kind": "power", "domain": "node", "period_s": 1.0, "counts": True}
 ENERGY = POWER | {"kind": "energy", "period_s": 0.1}
@@ -70,10 +69,8 @@ def a_measurement(
 
 
 def found(folder: Path, measurements: list[Measurement], stated: dict[str, Any]) -> dict[str, int]:
-    with JournalWriter(create_store(folder / "s", "c").journals) as journal:
-        for measurement in measurements:
-            journal.append(encode(measurement))
-    how = metered(open_store(folder / "s").columns, "s")
+    store = stored(folder / "s", *measurements)
+    how = metered(open_store(store.root).columns, "s")
     assert how is not None
     all_levels = levels(how, {key: value for key, value in stated.items() if value is not None})
     for one in all_levels:
@@ -187,9 +184,8 @@ def test_the_sheet_has_a_row_an_aspect_and_none_where_there_is_nothing(tmp_path)
     counts = MeasurementCounts(ok=1, kernels=1, settings=1, nodes=[], meters=[])
     site = SiteReport(site="s", simulated=False, measured=counts)
     assert levels_sheet(site) is None
-    with JournalWriter(create_store(tmp_path / "s", "c").journals) as journal:
-        journal.append(encode(a_measurement()))
-    how = metered(open_store(tmp_path / "s").columns, "s")
+    store = stored(tmp_path / "s", a_measurement())
+    how = metered(open_store(store.root).columns, "s")
     assert how is not None
     sheet = levels_sheet(
         SiteReport(site="s", simulated=False, measured=counts, levels=levels(how, {}))

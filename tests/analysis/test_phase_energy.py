@@ -19,9 +19,7 @@ from analysis.measurements.phase_energy import PhaseSplit, phase_energy, phase_s
 from analysis.report.content import SiteReport
 from analysis.report.page import render
 from campaign.results.report import report_content
-from campaign.store.compaction import compact
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import Store, create_store
+from campaign.store.layout import Store
 from campaign.store.measurement import Measurement, Trace
 from campaign.store.tables import read_traces
 from campaign.verbs.figures import run as figures
@@ -32,6 +30,7 @@ from dvfs.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
 from tests.frames import trace_columns
 from tests.points import a_point
+from tests.stores import stored
 
 SITE, NAN = "lab", math.nan
 ITERATIONS = 40
@@ -122,15 +121,13 @@ def measurement(setting: tuple[float, float], repeat: int, counted: bool = True)
 
 def marked_store(folder: Path) -> Store:
     """A store with a kernel that marks its phases at three settings, twice each."""
-    store = create_store(folder, "phases")
-    with JournalWriter(store.journals) as journal:
-        for setting in POWER_W:
-            for repeat in range(len(REPEAT_GAIN)):
-                # What is neither the fastest nor the least must not be looked at.
-                counted = setting != (500.0, 900.0)
-                journal.append(encode(measurement(setting, repeat, counted)))
-    compact(store)
-    return store
+    made = [
+        # What is neither the fastest nor the least must not be looked at.
+        measurement(setting, repeat, counted=setting != (500.0, 900.0))
+        for setting in POWER_W
+        for repeat in range(len(REPEAT_GAIN))
+    ]
+    return stored(folder, *made, compacted=True)
 
 
 @pytest.fixture(scope="module")
@@ -158,11 +155,7 @@ def test_joules_of_an_iteration_are_those_that_the_counter_saw(store: Store) -> 
 
 
 def test_one_setting_is_both_and_a_site_without_marks_has_none(tmp_path: Path) -> None:
-    fast_only = create_store(tmp_path / "s", "phases")
-    with JournalWriter(fast_only.journals) as journal:
-        journal.append(encode(measurement((1000.0, 900.0), 0)))
-    compact(fast_only)
-    dataset = read_traces(fast_only)
+    dataset = kept(tmp_path, measurement((1000.0, 900.0), 0))
     (split,) = phase_splits(dataset, SITE)[0]
     assert split.at == "fastest and least energy"
     assert split.repeats == 1
@@ -180,11 +173,8 @@ def test_runs_with_other_ranks_are_no_repeats(store: Store) -> None:
 
 
 def test_an_energy_that_no_channels_make_up_is_said_and_not_guessed(tmp_path: Path) -> None:
-    store = create_store(tmp_path / "s", "phases")
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(measurement((1000.0, 900.0), 0, counted=False)))
-    compact(store)
-    splits, notes = phase_splits(read_traces(store), SITE)
+    dataset = kept(tmp_path, measurement((1000.0, 900.0), 0, counted=False))
+    splits, notes = phase_splits(dataset, SITE)
     assert splits == []
     assert len(notes) == 1
     assert "solver n=8 q=4: no energy by phase: no channel is marked as part" in notes[0]
@@ -192,9 +182,7 @@ def test_an_energy_that_no_channels_make_up_is_said_and_not_guessed(tmp_path: Pa
 
 def test_marks_that_are_not_compacted_yet_are_left_out(tmp_path: Path) -> None:
     """They are in the journal alone; the report then has no such section, and does not fail."""
-    store = create_store(tmp_path / "s", "phases")
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(measurement((1000.0, 900.0), 0)))
+    store = stored(tmp_path / "s", measurement((1000.0, 900.0), 0))
     assert report_content(store).sites[0].phases == []
     assert phase_splits(read_traces(store), SITE) == ([], [])
 
@@ -313,21 +301,12 @@ def test_phases_without_energy_have_no_share() -> None:
 def test_a_clock_that_was_left_as_found_is_unknown(tmp_path: Path) -> None:
     one = measurement((1000.0, 900.0), 0)
     found = replace(one, point=replace(one.point, setting=Setting(1000.0, None)))
-    store = create_store(tmp_path / "s", "phases")
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(found))
-    compact(store)
-    (split,) = phase_splits(read_traces(store), SITE)[0]
+    (split,) = phase_splits(kept(tmp_path, found), SITE)[0]
     assert split.setting == Setting(1000.0)
 
 
 def kept(folder: Path, *measurements: Measurement) -> xr.Dataset:
-    store = create_store(folder / "s", "phases")
-    with JournalWriter(store.journals) as journal:
-        for one in measurements:
-            journal.append(encode(one))
-    compact(store)
-    return read_traces(store)
+    return read_traces(stored(folder / "s", *measurements, compacted=True))
 
 
 def test_a_channel_of_the_energy_without_a_trace_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from argparse import Namespace
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
+from itertools import product
 
 import numpy as np
 import pytest
@@ -33,8 +34,7 @@ from analysis.report.tables import decimals, fixed, scaled
 from campaign.results import open_store
 from campaign.results.report import report_content
 from campaign.store.compaction import compact
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import Store, create_store
+from campaign.store.layout import Store
 from campaign.store.measurement import Measurement, Trace
 from campaign.verbs.report import run as report
 from dvfs.kernel_instance import KernelInstance
@@ -45,6 +45,7 @@ from tests.frames import measured_columns
 from tests.points import a_point
 from tests.report_tables import Tables
 from tests.simulated_runs import simulate
+from tests.stores import stored
 
 EVIL = "<script>alert(1)</script>"
 EVIL_KERNEL = '<img src="x" onerror=alert(2)>'
@@ -487,46 +488,33 @@ def store_of(folder, site, energy_j, settings, traced=False):
 
     ``traced``: with a trace of 6 W of every measurement.
     """
-    store = create_store(folder, "small")
-    with JournalWriter(store.journals) as journal:
-        for i, intensity in enumerate((0.5, 2.0, 8.0, 32.0)):
-            for core_mhz in settings:
-                point = a_point("k", site=site, label=f"sp{i}", setting=Setting(core_mhz, 900.0))
-                counts = {"sp": intensity * 1e8, "dram": 1e8}
-                time_s = max(counts["sp"] / (2e8 * core_mhz), 5e-3)
-                energy = counts["sp"] * 30e-12 + 0.04 + 6 * time_s if energy_j else math.nan
-                journal.append(
-                    encode(
-                        Measurement(
-                            point=point,
-                            status="ok",
-                            clock_proof="read back",
-                            node="n1",
-                            time_s=time_s,
-                            iterations=9,
-                            energy_j=energy,
-                            core_v=1.0,
-                            mem_v=1.0,
-                            voltage_origin="table",
-                            counts=counts,
-                            meters={
-                                "m:board": {
-                                    "domain": "node",
-                                    "kind": "power",
-                                    "period_s": 0.001,
-                                    "energy_j": energy,
-                                }
-                            }
-                            if energy_j
-                            else {},
-                            provenance={"simulated": False},
-                            traces=(TRACE,) * traced,
-                        )
-                    )
-                )
-        failed = a_point("k", site=site, label="bad", setting=Setting(1000.0, 900.0))
-        journal.append(encode(Measurement(point=failed, status="wrong result", text="sum is off")))
-    return store
+    made = []
+    for (i, intensity), core_mhz in product(enumerate((0.5, 2.0, 8.0, 32.0)), settings):
+        counts = {"sp": intensity * 1e8, "dram": 1e8}
+        time_s = max(counts["sp"] / (2e8 * core_mhz), 5e-3)
+        energy = counts["sp"] * 30e-12 + 0.04 + 6 * time_s if energy_j else math.nan
+        board = {"domain": "node", "kind": "power", "period_s": 0.001, "energy_j": energy}
+        made.append(
+            Measurement(
+                point=a_point("k", site=site, label=f"sp{i}", setting=Setting(core_mhz, 900.0)),
+                status="ok",
+                clock_proof="read back",
+                node="n1",
+                time_s=time_s,
+                iterations=9,
+                energy_j=energy,
+                core_v=1.0,
+                mem_v=1.0,
+                voltage_origin="table",
+                counts=counts,
+                meters={"m:board": board} if energy_j else {},
+                provenance={"simulated": False},
+                traces=(TRACE,) * traced,
+            )
+        )
+    failed = a_point("k", site=site, label="bad", setting=Setting(1000.0, 900.0))
+    made.append(Measurement(point=failed, status="wrong result", text="sum is off"))
+    return stored(folder, *made)
 
 
 def page_of(folder, *store):

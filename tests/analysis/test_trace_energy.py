@@ -10,10 +10,10 @@ from benchmarks import trace_energy
 from benchmarks.trace_energy import trace_energies
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
-from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from campaign.store.measurement import Measurement, Trace
 from tests.campaign.test_journal import measurement
+from tests.stores import write
 
 
 def ragged(i: int, size: int) -> Measurement:
@@ -33,11 +33,9 @@ def test_every_trace_of_any_length_in_blocks_of_any_size(tmp_path, monkeypatch, 
     store = create_store(tmp_path / "store", "test")
     expected = {}
     for part in ([1, 2, 3, 1000], [70_000, 7, 1], [2]):
-        with JournalWriter(store.journals) as journal:
-            for size in part:
-                made = ragged(len(expected), size)
-                expected[made.point.id] = made
-                journal.append(encode(made))
+        made = [ragged(len(expected) + i, size) for i, size in enumerate(part)]
+        expected |= {one.point.id: one for one in made}
+        write(store, *made)
         compact(store)
     dataset = open_dataset(store)
     energy_j = trace_energies(dataset).values

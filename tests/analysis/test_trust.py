@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +17,12 @@ from analysis.report.trust import Remark, of_measurements, of_picks
 from campaign.plan.point import Point
 from campaign.results import open_store
 from campaign.results.report import report_content
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import Store, create_store
+from campaign.store.layout import Store
 from campaign.store.measurement import Measurement
 from campaign.store.tables import read_columns
 from dvfs.setting import Setting
 from tests.analysis.test_report import Page
+from tests.stores import stored
 
 CLOCKS = (400.0, 600.0, 800.0, 1000.0, 1200.0)
 REPEATS = 3
@@ -66,17 +68,18 @@ def one(kernel: int, core_mhz: float, repeat: int, noise: np.random.Generator) -
     )
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    made = create_store(tmp_path_factory.mktemp("trust") / "store", "mixed")
+def mixed(folder: Path) -> Store:
+    """With failures, unproven clocks, an outlier, flags, and a fit that accepted them."""
     noise = np.random.default_rng(1)
-    with JournalWriter(made.journals) as journal:
-        for kernel in range(5):
-            for core_mhz in CLOCKS:
-                for repeat in range(REPEATS):
-                    journal.append(encode(one(kernel, core_mhz, repeat, noise)))
+    cells = product(range(5), CLOCKS, range(REPEATS))
+    made = stored(folder, *(one(*cell, noise) for cell in cells))
     open_store(made.root).fit("cluster", accept_unproven=True)
     return made
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return mixed(tmp_path_factory.mktemp("trust") / "store")
 
 
 @pytest.fixture(scope="module")

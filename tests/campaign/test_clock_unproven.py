@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from campaign.launch.outcome import missing_points, outcome
 from campaign.plan.plan import Plan, make_plan
 from campaign.results.fits import UNPROVEN_CLOCKS
 from campaign.store.compaction import compact
-from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement
 from campaign.store.planned import write_planned
@@ -21,6 +19,7 @@ from campaign.store.states import point_states
 from campaign.verbs.command_line import main
 from dvfs.dataset import CLOCK_UNPROVEN, OK
 from tests.commands import answers, prints
+from tests.stores import write
 
 CAMPAIGN = """\
 name = "small"
@@ -42,11 +41,9 @@ def planned(tmp_path: Path) -> tuple[Store, Plan]:
     store = create_store(tmp_path / "store", "small")
     ids = {"jetson-tk1/board": [point.id for point in plan.points]}
     write_planned(store, plan_record(plan, store), ids)
-    with JournalWriter(store.journals) as journal:
-        for point in plan.points[:4]:
-            made = Measurement(point=point, status=OK, time_s=1.0, energy_j=2.0)
-            unproven = point == plan.points[3]
-            journal.append(encode(replace(made, status=CLOCK_UNPROVEN if unproven else OK)))
+    statuses = zip(plan.points[:4], (OK, OK, OK, CLOCK_UNPROVEN), strict=True)
+    for point, status in statuses:
+        write(store, Measurement(point=point, status=status, time_s=1.0, energy_j=2.0))
     return store, plan
 
 

@@ -12,7 +12,8 @@ from campaign.store.compaction import compact
 from campaign.store.layout import open_store as open_layout
 from campaign.store.setups import setup_id
 from tests.campaign.compared_stores import CLOCKS_MHZ, DRIVERS, KERNELS, SITE, setup_record, write
-from tests.commands import answers, prints, refuses, store_of_table
+from tests.commands import answers, prints, refuses
+from tests.stores import store_of_table
 
 IDS = [setup_id(setup_record(driver)) for driver in DRIVERS]
 

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from campaign.verbs.command_line import main
-from tests.commands import answers, store_of_table
+from tests.commands import answers
 from tests.report_tables import assert_report_shows
+from tests.stores import store_of_table
 
 CORE_MHZ = (300.0, 500.0, 700.0, 900.0, 1100.0)
 MEM_MHZ = (400.0, 800.0)

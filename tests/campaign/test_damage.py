@@ -29,17 +29,12 @@ from dvfs.dataset import DAMAGED
 from tests.campaign.test_journal import measurement
 from tests.commands import prints, refuses, warns
 from tests.faults.fuzz.damage import sealed, unsealed
+from tests.stores import write
 
 
 def made(number: int) -> Measurement:
     """A measurement that differs from every other in its energy, time and samples."""
     return measurement(number, 3000, energy_j=2.5 + number, time_s=0.5 + number / 64)
-
-
-def write(store: Store, *numbers: int) -> None:
-    with JournalWriter(store.journals) as journal:
-        for number in numbers:
-            journal.append(encode(made(number)))
 
 
 def lost_samples(store: Store) -> list[str]:
@@ -75,9 +70,9 @@ def lost_samples(store: Store) -> list[str]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Forty measurements at rest, in two shards."""
     store = create_store(tmp_path_factory.mktemp("whole") / "store", "test")
-    write(store, *range(20))
+    write(store, *map(made, range(20)))
     compact(store)
-    write(store, *range(20, 40))
+    write(store, *map(made, range(20, 40)))
     compact(store)
     equalize_generations(store)
     assert store.journal_paths() == []
@@ -156,7 +151,7 @@ def test_a_damaged_shard_costs_its_points_and_no_other(store, seed, capsys):
     left = dataset["point_id"].values[dataset["trace_measurement"].values]
     assert sorted([*left, *lost]) == sorted(IDS)
     if lost:
-        write(store, *map(IDS.index, lost))
+        write(store, *(made(IDS.index(one)) for one in lost))
         compact(store)
     assert set(open_dataset(store)["status"].values) == {"ok"}
     assert lost_samples(store) == []
@@ -219,7 +214,7 @@ def test_what_describes_the_samples_is_written_anew(store, name, how, by, tmp_pa
     else:
         table = tmp_path / "more.csv"
         table.write_text("site,kernel,core_mhz,time_s,energy_j\nb,k,1000,1,5\n")
-        write(store, 40)
+        write(store, made(40))
         assert "has been rewritten" in warns("import", table, "--store", store.root)
     np.testing.assert_array_equal(open_dataset(store)["value"].values[: before.size], before)
     assert damaged_traces(store) == []
@@ -242,7 +237,7 @@ def test_a_description_that_is_longer_or_says_the_same_otherwise_is_right(store)
     path.write_text(json.dumps(dict(sorted(metadata.items())) | {"shape": [2**30]}, indent=3))
     assert repair_samples(store) == []
     np.testing.assert_array_equal(open_dataset(store)["value"].values, before)
-    write(store, 40)
+    write(store, made(40))
     compact(store)
     after = open_dataset(store)["value"].values
     np.testing.assert_array_equal(after[: before.size], before)
@@ -256,7 +251,7 @@ def test_a_description_that_is_longer_or_says_the_same_otherwise_is_right(store)
 )
 def test_what_has_no_end_in_the_place_of_a_file_is_refused(store, name, put, capsys):
     write_planned(store, {"campaign": {"name": "x"}}, {"s/p": IDS})
-    write(store, 40)
+    write(store, made(40))
     for path in store.root.glob(name):
         path.unlink()
         if put == "device":
@@ -331,10 +326,8 @@ def test_a_record_that_no_summary_could_hold_is_damage_and_stops_nothing(store, 
 
 
 def test_states_are_those_of_the_tables(store):
-    late = measurement(40, 10)
-    write(store, 41)
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(late))
+    write(store, made(41))
+    write(store, measurement(40, 10))
     tables = current_tables(store)[0].measurements
     states = point_states(store)
     assert {state: states[state][0] for state in states} == dict(
@@ -365,7 +358,7 @@ def test_a_damaged_record_is_not_left_out_in_silence(store, tmp_path):
     them beside what is compacted, which takes long to read."""
     alone = create_store(tmp_path / "alone", "test")
     for own, ids, step in ((alone, [], 1), (store, IDS, 20)):
-        write(own, 40)
+        write(own, made(40))
         (path,) = own.journal_paths()
         whole = path.read_bytes()
         text_end = HEAD.size + HEAD.unpack_from(whole)[1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.commands import answers, prints, store_of_table
+from tests.commands import answers, prints
+from tests.stores import store_of_table
 
 HEAD = "site,kernel,params,core_mhz,repeat,time_s,energy_j,n_sp,n_dram"
 SAID = "estimated, not measured"

@@ -9,12 +9,12 @@ import pytest
 
 from campaign.results import open_store as open_results
 from campaign.store.compaction import compact
-from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
 from campaign.store.measurement import Measurement
 from campaign.store.planned import write_planned
 from tests.commands import answers, prints, refuses
 from tests.points import a_point
+from tests.stores import stored
 
 RETRIES = 1
 LONG_OUTPUT = "\n".join(f"line {i} of the output " + "x" * 90 for i in range(30))
@@ -54,27 +54,23 @@ def expected_groups() -> dict[tuple[str, str, str], dict[str, int]]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = create_store(tmp_path_factory.mktemp("failures") / "store", "test")
-    ids, start_unix_s = [], 1e9
-    with JournalWriter(store.journals) as journal:
-        for kernel, n, attempts in HISTORIES:
-            point = a_point("k", label=kernel, params=json.dumps({"n": n}))
-            ids.append(point.id)
-            for attempt, (status, node) in enumerate(attempts):
-                start_unix_s += 1.0
-                journal.append(
-                    encode(
-                        Measurement(
-                            point=point,
-                            status=status,
-                            node=node,
-                            attempt=attempt,
-                            start_unix_s=start_unix_s,
-                            text="" if status == "ok" else LONG_OUTPUT,
-                            provenance={"simulated": False},
-                        )
-                    )
-                )
+    ids, made = [], []
+    for kernel, n, attempts in HISTORIES:
+        point = a_point("k", label=kernel, params=json.dumps({"n": n}))
+        ids.append(point.id)
+        made += [
+            Measurement(
+                point=point,
+                status=status,
+                node=node,
+                attempt=attempt,
+                start_unix_s=1e9 + 1 + len(made) + attempt,
+                text="" if status == "ok" else LONG_OUTPUT,
+                provenance={"simulated": False},
+            )
+            for attempt, (status, node) in enumerate(attempts)
+        ]
+    store = stored(tmp_path_factory.mktemp("failures") / "store", *made)
     write_planned(store, {"campaign": {"retries": {"max": RETRIES}}}, {"s/p": ids})
     return store
 

@@ -16,7 +16,8 @@ from campaign.results import open_store
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
-from tests.commands import answers, refuses, store_of_table
+from tests.commands import answers, refuses
+from tests.stores import store_of_table
 
 
 def printed(value: float) -> object:

@@ -25,8 +25,9 @@ from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.campaign.test_map_file import read, refusal
-from tests.campaign.test_table import ROOT, imported
-from tests.commands import answers, prints, refuses, store_of_table
+from tests.campaign.test_table import ROOT
+from tests.commands import answers, prints, refuses
+from tests.stores import measurements_of, store_of_table
 
 FILES = ROOT / "tests/data/other_tools"
 MADE_BY = {
@@ -60,7 +61,7 @@ def taken(folder: Path, file: Path, *words: str) -> pd.DataFrame:
     """The file's measurements, in its order, as ``campaign import`` puts them into a store."""
     store = folder / "s"
     assert main(["import", str(file), "--store", str(store), "--site", "x", *words]) == 0
-    frame = imported(store)
+    frame = measurements_of(store)
     return frame.sort_values("table_line", kind="stable").reset_index(drop=True)
 
 

@@ -18,8 +18,9 @@ from campaign.store.layout import open_store
 from campaign.store.site_record import read_site_record
 from campaign.verbs.command_line import main
 from dvfs.setting import AXES, Setting
-from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
-from tests.commands import answers, prints, refuses, run, store_of_table
+from tests.campaign.test_table import HEADER, ROOT, ROWS, write
+from tests.commands import answers, prints, refuses, run
+from tests.stores import measurements_of, store_of_table
 
 BOTH = HEADER.replace("n_sp", "power_w")
 
@@ -32,7 +33,7 @@ def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path):
     assert "table.csv:2" not in said
     assert "a: warning: energy: in 1 rows energy is not power times time" in said
     assert "k at 2000/500 MHz" in said
-    assert sorted(imported(store)["energy_j"]) == [2.5, 3.0]
+    assert sorted(measurements_of(store)["energy_j"]) == [2.5, 3.0]
     out = tmp_path / "out.csv"
     main(["export", str(store), "--csv", str(out)])
     assert sorted(pd.read_csv(out)["power_w"]) == [2.0, 2.6]
@@ -40,7 +41,7 @@ def test_energy_that_is_not_power_times_time_is_named_and_kept(tmp_path):
     printed = answers("import", out, "--store", again)
     assert len(printed["disagreements"]) == 1
     assert [f["check"] for f in printed["findings"]] == ["energy"]
-    frame = imported(again)
+    frame = measurements_of(again)
     expected = frame.loc[frame["core_mhz"] == 2000, "point_id"].tolist()
     assert printed["findings"][0]["point_ids"] == expected
 
@@ -60,7 +61,7 @@ def test_a_sweep_over_power_caps_is_imported_and_called_not_fit_for_fitting(tmp_
     said = prints("import", path, "--store", tmp_path / "s")
     assert "a: cannot be used for a fit: power caps: power_limit was swept" in said
     assert said.splitlines()[-1].endswith("12 measurements imported from " + str(path))
-    assert len(imported(tmp_path / "s")) == 12
+    assert len(measurements_of(tmp_path / "s")) == 12
 
 
 def test_the_first_wrong_row_of_each_column_is_named_and_the_others_are_counted(tmp_path):
@@ -122,7 +123,7 @@ def test_ids_by_column_are_the_ids_of_the_points(contents):
 def test_the_id_of_an_imported_point_never_changes(tmp_path):
     """As the first version of import made it: stores hold it."""
     main(["import", str(write(tmp_path)), "--store", str(tmp_path / "s")])
-    assert sorted(imported(tmp_path / "s")["point_id"]) == GOLDEN_IDS
+    assert sorted(measurements_of(tmp_path / "s")["point_id"]) == GOLDEN_IDS
 
 
 GOLDEN_IDS = ["3e62d54239a93f70f15693e3", "e8ccccfb39bb5eac86e4f63d"]
@@ -157,9 +158,9 @@ def test_an_import_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path
     command = [sys.executable, "-c", KILLED, str(second), *map(str, victims)]
     subprocess.run(command, cwd=ROOT, check=True)
     for victim in victims:
-        assert len(imported(victim)) in (2, 502)
+        assert len(measurements_of(victim)) in (2, 502)
         assert main(["import", str(second), "--store", str(victim)]) == 0
-        ids = imported(victim)["point_id"]
+        ids = measurements_of(victim)["point_id"]
         assert len(ids) == ids.nunique() == 502
 
 
@@ -203,7 +204,7 @@ def test_a_site_of_core_clocks_that_gets_memory_clocks_may_be_a_gpu(tmp_path: Pa
 def test_a_row_may_set_a_limit_or_a_profile_alone(tmp_path: Path) -> None:
     rows = ["1000,,,1", "1400,,,0.8", ",100,,0.9", ",,eco,1.2"]
     lines = ["site,kernel,core_mhz,power_limit_w,profile,time_s,energy_j"]
-    frame = imported(store_of_table(tmp_path, lines + [f"s,a,{row},100" for row in rows]))
+    frame = measurements_of(store_of_table(tmp_path, lines + [f"s,a,{row},100" for row in rows]))
     measured = {Setting.of_row(row): row["time_s"] for row in frame.to_dict("records")}
     assert measured == {
         Setting(1000.0): 1.0,

@@ -15,8 +15,9 @@ from campaign.results import open_store as open_results
 from campaign.table.formats.kernel_tuner import read_json_records
 from campaign.verbs.command_line import main
 from tests.campaign.test_map_file import read, refusal
-from tests.campaign.test_table import ROOT, imported
-from tests.commands import prints, refuses, store_of_table
+from tests.campaign.test_table import ROOT
+from tests.commands import prints, refuses
+from tests.stores import measurements_of, store_of_table
 
 CACHE = ROOT / "tests/data/kernel_tuner/convolution_a100.json.gz"
 MAP = ROOT / "examples/kernel-tuner.map.toml"
@@ -56,7 +57,7 @@ def test_every_record_of_a_real_cache_comes_in_and_goes_out(tmp_path):
     assert "no energy was measured, only times" in said
     assert "no clock is given: its variants were measured at unchanged clocks" in said
     assert f"63 measurements, 9 of them failed, imported from {CACHE}" in said
-    frame = imported(store).set_index("params")
+    frame = measurements_of(store).set_index("params")
     assert len(frame) == len(wanted["cache"]) == 63
     assert set(frame["site"]) == {"a100"} and set(frame["kernel"]) == {"convolution_kernel"}
     assert frame[["energy_j", "core_mhz", "mem_mhz"]].isna().all(axis=None)
@@ -85,7 +86,7 @@ def test_every_record_of_a_real_cache_comes_in_and_goes_out(tmp_path):
     assert main(["export", str(tmp_path / "t"), "--csv", str(second)]) == 0
     assert first.read_bytes() == second.read_bytes()
     names = ["point_id"]
-    again = imported(tmp_path / "t").sort_values(names, ignore_index=True)
+    again = measurements_of(tmp_path / "t").sort_values(names, ignore_index=True)
     frame = frame.reset_index().sort_values(names, ignore_index=True)
     pd.testing.assert_frame_equal(again, frame[again.columns])
 

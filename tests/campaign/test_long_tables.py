@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaign.store.dataset import current_tables
-from campaign.store.layout import open_store
 from campaign.table import delimited, long_text
 from campaign.table.checking import checked_rows
 from campaign.table.delimited import TooLongError
@@ -25,6 +23,7 @@ from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.campaign.test_table import ROOT
 from tests.commands import run
+from tests.stores import measurements_of
 
 HEADER = ["site", "kernel", "node", "repeat", "core_mhz", "mem_mhz", "core_v", "time_s", "energy_j"]
 HEADER += ["power_w", "n_sp", "n_int"]
@@ -329,8 +328,8 @@ def test_an_import_of_parts_that_is_killed_leaves_the_old_state_or_the_new(
     words = [str(tmp_path / "t.csv"), str(store), where, str(calls)]
     done = subprocess.run([sys.executable, "-c", KILLED, *words], cwd=ROOT, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert len(current_tables(open_store(store))[0].measurements) == held
+    assert len(measurements_of(store)) == held
     assert imported(tmp_path / "t.csv", store, long=True)[0] == 0
-    ids = current_tables(open_store(store))[0].measurements["point_id"]
+    ids = measurements_of(store)["point_id"]
     assert len(ids) == ids.nunique() == 190
     assert not (store / "index" / ".next").exists()

@@ -19,7 +19,6 @@ from analysis.predict.site import site_time_noise
 from campaign.results import results
 from campaign.store.compaction import compact
 from campaign.store.dataset import current_tables, open_dataset, scalars_of
-from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import driver_lock, open_store
 from campaign.store.tables import read_columns
 from campaign.verbs.command_line import main
@@ -27,6 +26,7 @@ from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.campaign.test_journal import measurement
 from tests.commands import answers, refuses
+from tests.stores import write
 
 STORES = Path(__file__).parents[1] / "data" / "stores"
 ARCHIVE = STORES / "format-2.tar.gz"
@@ -131,8 +131,7 @@ def test_columns_that_it_does_not_have_are_missing(old: Path) -> None:
         assert dataset["core_mhz_timed"].attrs["units"] == "MHz"
     assert set(current_tables(store)[0].measurements) == set(dataset.variables)
     made = measurement(core_mhz_timed=851.2, clock_proof="timed", setup="ab12")
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(made))
+    write(store, made)
     for _ in range(2):  # in the journal, then in the index
         dataset = scalars_of(read_columns(store))
         for name in ("clock_proof", "setup"):

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from campaign.store.dataset import current_tables
-from campaign.store.layout import open_store
 from campaign.table.delimited import read_delimited
 from campaign.table.map_file import TableMap
 from campaign.table.number_text import Numbers
 from campaign.verbs.command_line import main
 from tests.commands import refuses
+from tests.stores import measurements_of
 
 HEADER = ["site", "kernel", "core_mhz", "time_s", "energy_j"]
 NUMBERS = st.one_of(
@@ -101,7 +100,7 @@ def test_the_rows_of_a_large_table_are_in_the_store(tmp_path):
     for name, part in (("one.csv", rows[:100_000]), ("all.csv", rows)):
         (tmp_path / name).write_text("\n".join(map(",".join, [HEADER, *part])) + "\n")
         assert main(["import", str(tmp_path / name), "--store", str(store)]) == 0
-    frame = current_tables(open_store(store))[0].measurements
+    frame = measurements_of(store)
     assert frame["point_id"].is_unique
     assert frame["table_line"].tolist() == list(range(2, 150_002))
     for i, name in enumerate(HEADER):

@@ -44,7 +44,8 @@ from dvfs.input_files import FileError, FileModel
 from dvfs.setting import Setting
 from kernels.parameters import field_texts
 from sites.clocks import CONTROLS
-from tests.commands import prints, refuses, store_of_table
+from tests.commands import prints, refuses
+from tests.stores import store_of_table
 
 
 def campaign_file(folder: Path, **changes: str) -> Path:

@@ -40,7 +40,8 @@ from dvfs.input_files import FileError
 from dvfs.setting import Setting
 from sites.site_file import Site
 from tests.campaign.policy_data import LATER, TODAY, a_policy, entry, through_filter
-from tests.commands import prints, refuses, store_of_table
+from tests.commands import prints, refuses
+from tests.stores import store_of_table
 
 A_SITE = Site.model_validate(
     {

@@ -15,7 +15,6 @@ from analysis.quality.finding import describe
 from campaign.next.next_points import next_file
 from campaign.plan.plan import make_plan
 from campaign.results import open_store as open_results
-from campaign.store.dataset import current_tables
 from campaign.store.generation import MISSING, newest_generation
 from campaign.store.layout import open_store
 from campaign.store.tables import read_traces
@@ -23,8 +22,9 @@ from campaign.store.verify import BadShard, lost_traces
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import built_in_sites, read_site
-from tests.commands import answers, prints, refuses, store_of_table
+from tests.commands import answers, prints, refuses
 from tests.simulated_runs import simulate
+from tests.stores import measurements_of, store_of_table
 
 LIMITS_W = (12.0, 30.0)
 CAMPAIGN = """
@@ -54,10 +54,6 @@ def write_site(folder: Path, limits: str = "limits_w = [12, 30]") -> Path:
     return path
 
 
-def frame_of(store: Path) -> pd.DataFrame:
-    return current_tables(open_store(store))[0].measurements
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("limits")
@@ -69,7 +65,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_pair_is_measured_at_every_limit_at_the_clock_that_it_allows(measured: Path) -> None:
-    frame = frame_of(measured)
+    frame = measurements_of(measured)
     assert len(frame) == 5 * 6 * 2
     assert set(frame["power_limit_w"]) == set(LIMITS_W)
     power_w = frame["energy_j"] / frame["time_s"]
@@ -164,7 +160,7 @@ def test_export_and_import_keep_the_limits(measured: Path, tmp_path: Path) -> No
         option = "--csv" if ending == "csv" else "--parquet"
         assert main(["export", str(measured), option, str(table)]) == 0
         assert main(["import", str(table), "--store", str(again)]) == 0
-        one, other = (frame_of(store).sort_values("point_id") for store in (measured, again))
+        one, other = (measurements_of(store).sort_values("point_id") for store in (measured, again))
         for name in ("point_id", "core_mhz", "power_limit_w", "energy_j", "core_mhz_achieved"):
             pd.testing.assert_series_equal(
                 one[name].reset_index(drop=True), other[name].reset_index(drop=True)
@@ -177,7 +173,7 @@ def test_picks_name_the_limit_and_are_the_same_by_every_road(measured: Path) -> 
     answers("fit", measured)
     picks = answers("predict", measured)
     assert isinstance(picks, list) and len(picks) == 5
-    frame = frame_of(measured)
+    frame = measurements_of(measured)
     for pick in picks:
         assert pick["power_limit_w"] in LIMITS_W
         mine = frame[frame["params"].map(json.loads) == pick["params"]]
@@ -273,7 +269,7 @@ def test_a_search_says_which_limit_is_best(tmp_path: Path) -> None:
     store = tmp_path / "s"
     words = ["tune", str(tmp_path / "c.toml"), "--store", str(store)]
     (found,) = answers(*words)["found"]
-    costs = frame_of(store).groupby("power_limit_w")[["energy_j", "time_s"]].mean()
+    costs = measurements_of(store).groupby("power_limit_w")[["energy_j", "time_s"]].mean()
     assert len(costs) == found["candidates"] == 5
     for name, column in (("best", "energy_j"), ("fastest", "time_s")):
         assert found[name]["power_limit_w"] == costs[column].idxmin()

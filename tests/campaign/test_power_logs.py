@@ -15,7 +15,8 @@ from campaign.results import open_store
 from campaign.table.power_logs import read_zone, unix_ns
 from campaign.table.windows import _overlap
 from campaign.verbs.command_line import main
-from tests.campaign.test_table import ROOT, imported
+from tests.campaign.test_table import ROOT
+from tests.stores import measurements_of
 
 BOARD = ROOT / "tests/data/gpu_power_traces"
 LOG_3090 = BOARD / "5050-3090.nvidia-smi.csv"
@@ -36,7 +37,7 @@ def taken(folder: Path, table: Path, log: Path | str, *words: str) -> pd.DataFra
     store = folder / "s"
     arguments = ["import", str(table), "--power-log", str(log), "--store", str(store)]
     assert main([*arguments, "--site", "x", *words]) == 0
-    frame = imported(store)
+    frame = measurements_of(store)
     return frame.sort_values("table_line", kind="stable").reset_index(drop=True)
 
 

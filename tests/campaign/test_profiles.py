@@ -15,20 +15,15 @@ from analysis.predict.site import profile_speeds
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
 from campaign.results import open_store as open_results
-from campaign.store.dataset import current_tables
-from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import read_site
 from tests.analysis.simulated_tk1 import simulated_columns
-from tests.commands import answers, refuses, store_of_table
+from tests.commands import answers, refuses
+from tests.stores import measurements_of, store_of_table
 
 PROFILES = {"powersave": 0.5, "balanced": 0.8, "performance": 1.0}
 """Profile -> the relative clock of the machine of the table below."""
-
-
-def frame_of(store: Path) -> pd.DataFrame:
-    return current_tables(open_store(store))[0].measurements
 
 
 def table_of_profiles() -> pd.DataFrame:
@@ -106,12 +101,12 @@ def test_a_column_profile_of_another_tool_is_a_label(tmp_path: Path) -> None:
     )
     words = ["import", str(tmp_path / "t.csv"), "--map", str(tmp_path / "m.toml"), "--store"]
     assert main([*words, str(tmp_path / "label")]) == 0
-    row = frame_of(tmp_path / "label").iloc[0]
+    row = measurements_of(tmp_path / "label").iloc[0]
     assert row["profile"] == "" and json.loads(row["provenance"])["labels"]["profile"] == "12345"
     with (tmp_path / "m.toml").open("a") as file:
         file.write('profile = "profile"\n')
     assert main([*words, str(tmp_path / "named")]) == 0
-    assert frame_of(tmp_path / "named")["profile"].tolist() == ["12345"]
+    assert measurements_of(tmp_path / "named")["profile"].tolist() == ["12345"]
 
 
 def test_speeds_of_profiles_are_the_factors_of_the_times() -> None:
@@ -149,7 +144,7 @@ def test_export_and_import_keep_profiles(profiles: Path, tmp_path: Path) -> None
         table, again = tmp_path / f"t.{ending}", tmp_path / ending
         assert main(["export", str(profiles), option, str(table)]) == 0
         assert main(["import", str(table), "--store", str(again)]) == 0
-        one, other = (frame_of(store).sort_values("point_id") for store in (profiles, again))
+        one, other = (measurements_of(store).sort_values("point_id") for store in (profiles, again))
         for name in ("point_id", "profile", "uncore_mhz", "energy_j", "clock_proof"):
             pd.testing.assert_series_equal(
                 one[name].reset_index(drop=True), other[name].reset_index(drop=True)
@@ -194,7 +189,7 @@ def test_legal_settings_of_a_map_are_of_the_uncore_clock(tmp_path: Path) -> None
     )
     words = ["import", str(tmp_path / "t.csv"), "--map", str(tmp_path / "m.toml")]
     assert main([*words, "--store", str(tmp_path / "s")]) == 0
-    assert set(frame_of(tmp_path / "s")["mem_v"]) == {0.7, 0.9}
+    assert set(measurements_of(tmp_path / "s")["mem_v"]) == {0.7, 0.9}
     assert main(["fit", str(tmp_path / "s")]) == 0
     picks = answers("predict", tmp_path / "s", "--all-settings")
     assert isinstance(picks, list)
@@ -332,7 +327,7 @@ def measured_here(folder: Path, program: Path) -> pd.DataFrame:
         "[protocol]\nidle_s = 0\nwarm_up_s = 0\nmin_duration_s = 0.01\n"
     )
     main(["run", str(folder / "c.toml"), "--store", str(folder / "s")])
-    return frame_of(folder / "s")
+    return measurements_of(folder / "s")
 
 
 def test_a_run_sets_each_profile_proves_it_and_restores_it(tmp_path: Path) -> None:

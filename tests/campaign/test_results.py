@@ -34,7 +34,8 @@ from dvfs.errors import ArgumentError
 from dvfs.printable import rounded
 from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
-from tests.commands import answers, prints, refuses, store_of_table
+from tests.commands import answers, prints, refuses
+from tests.stores import store_of_table
 
 SITE = "board"
 CLOCKS = (400.0, 800.0, 1200.0, 1600.0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from campaign.verbs.command_line import main
-from tests.commands import answers, prints, refuses, store_of_table
+from tests.commands import answers, prints, refuses
+from tests.stores import store_of_table
 
 PEAK = {"sp": 1581.06e9, "dp": 197.63e9, "dram": 192.4e9}
 EPS_J = {"sp": 99.7e-12, "dp": 212e-12, "dram": 513e-12, "l2": 257e-12}

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from campaign.results import open_store as open_results
 from campaign.store.columns import FAILURE_COLUMNS
-from campaign.store.compaction import compact
 from campaign.store.dataset import current_tables, open_dataset
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store, open_store
+from campaign.store.layout import open_store
 from campaign.store.measurement import Measurement, Trace
 from campaign.store.site_record import SiteRecord, read_site_record, write_site_record
 from campaign.table.checking import checked_rows
@@ -46,6 +44,7 @@ from dvfs.setting import Setting
 from tests.campaign.test_journal import measurement
 from tests.commands import answers, prints, refuses
 from tests.simulated_runs import simulate
+from tests.stores import measurements_of, stored
 
 SIMULATED = """\
 name = "simulated"
@@ -140,7 +139,7 @@ def test_a_simulated_campaign_and_its_fit_come_back(tmp_path):
     table = exported(store, tmp_path, "--traces", traces, "--parquet", str(tmp_path / "o.parquet"))
     again = imported(table, tmp_path / "again", "--traces", traces)
     assert_same_stores(store, again, with_traces=True)
-    assert current_tables(open_store(again))[0].measurements["simulated"].all()
+    assert measurements_of(again)["simulated"].all()
     assert len(list((again / "setups").glob("*.json"))) == 1
     fits = [open_results(path).fit("jetson-tk1").summary for path in (store, again)]
     assert fits[0] == fits[1]
@@ -168,10 +167,7 @@ def test_a_campaign_on_this_machine_with_failures_comes_back(tmp_path):
 
 
 def crafted(folder: Path, measurements: list[Measurement]) -> Path:
-    store = create_store(folder, "crafted")
-    with JournalWriter(store.journals) as journal:
-        journal.append(*(encode(one) for one in measurements))
-    compact(store)
+    store = stored(folder, *measurements, compacted=True)
     write_site_record(store, "s", SiteRecord({"sp": "mem"}, "gpu", {Setting(852.0): (0.9, None)}))
     return folder
 
@@ -209,7 +205,7 @@ def test_failed_attempts_and_odd_values_come_back(tmp_path):
     assert_same_stores(store, again, with_traces=True)
     imported(tmp_path / "o.parquet", tmp_path / "third")
     assert_same_stores(store, tmp_path / "third")
-    status = current_tables(open_store(again))[0].measurements["status"]
+    status = measurements_of(again)["status"]
     assert status.tolist() == [OK, KERNEL_FAILED, OK]
     summaries = [open_results(path).status() for path in (store, again)]
     assert summaries[0].failures == summaries[1].failures
@@ -230,7 +226,7 @@ def test_a_table_alone_keeps_all_scalars(tmp_path):
     table = exported(store, tmp_path)
     (tmp_path / "out.csv.sites.json").unlink()
     again = imported(table, tmp_path / "again")
-    a, b = (current_tables(open_store(path))[0].measurements for path in (store, again))
+    a, b = (measurements_of(path) for path in (store, again))
     pd.testing.assert_frame_equal(a[sorted(a)], b[sorted(a)], check_exact=True)
     assert read_site_record(open_store(again), "s").legal == {}
 

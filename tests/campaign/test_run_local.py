@@ -27,6 +27,7 @@ from tests.campaign.test_journal import measurement as journal_measurement
 from tests.commands import answers, refuses, start, warns
 from tests.shared_imports import program
 from tests.simulated_runs import simulate
+from tests.stores import measurements_of
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ def run(path: Path) -> tuple[int, str]:
 
 
 def frame_of(path: Path) -> pd.DataFrame:
-    return current_tables(open_store(path.parent / "store"))[0].measurements
+    return measurements_of(path.parent / "store")
 
 
 def wait_until_ten_are_measured(path: Path) -> None:

@@ -26,7 +26,6 @@ from campaign.measure.subprocesses import LostAllocationError, SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
-from campaign.store.dataset import current_tables
 from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
@@ -36,6 +35,7 @@ from tests.points import a_point
 from tests.shared_imports import program
 from tests.slurm_cluster import SlurmCluster
 from tests.slurm_fixtures import PARTITION, need_slurm
+from tests.stores import measurements_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(280)]
@@ -112,7 +112,7 @@ def finish(campaign: Path) -> str:
 
 
 def measurements(campaign: Path) -> pd.DataFrame:
-    return current_tables(open_store(campaign.parent / "store"))[0].measurements
+    return measurements_of(campaign.parent / "store")
 
 
 def measured(campaign: Path) -> int:

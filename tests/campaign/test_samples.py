@@ -15,12 +15,12 @@ from campaign.results import open_store as open_results
 from campaign.store.columns import SHARD_SAMPLES
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset, trace_of
-from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store, open_store
 from campaign.store.measurement import Trace
 from dvfs.dataset import MEASUREMENT_COLUMNS, TRACE_COLUMNS
 from dvfs.errors import ArgumentError
 from tests.campaign.test_journal import measurement
+from tests.stores import stored, write
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "stores" / "format-2.tar.gz"
 LEAST = np.iinfo(np.int64).min
@@ -31,9 +31,7 @@ def store(tmp_path: Path) -> Store:
     """Three measurements, of which two are in the first shard."""
     store = create_store(tmp_path / "store", "test")
     for repeats in ((0, 1), (2,)):
-        with JournalWriter(store.journals) as journal:
-            for repeat in repeats:
-                journal.append(encode(measurement(repeat, 1000 + repeat)))
+        write(store, *(measurement(repeat, 1000 + repeat) for repeat in repeats))
         compact(store)
     return store
 
@@ -66,8 +64,7 @@ def test_padding_that_an_earlier_version_wrote_as_zero_is_missing(tmp_path):
     dataset = open_dataset(store)
     used = int(dataset["row_size"].sum())
     assert float(dataset["value"].mean()) == pytest.approx(raw.sum() / used, rel=1e-12)
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(measurement(0, 500)))
+    write(store, measurement(0, 500))
     assert compact(store).messages(writers_gone=True) == []
     dataset = open_dataset(store)
     assert np.isfinite(dataset["value"].values).sum() == used + 500
@@ -101,7 +98,6 @@ def test_a_trace_has_its_time_in_seconds_and_its_unit(store):
 
 
 def test_of_several_channels_one_must_be_named(tmp_path):
-    store = create_store(tmp_path / "store", "test")
     time_ns = np.arange(5)
     made = measurement(
         0,
@@ -111,10 +107,7 @@ def test_of_several_channels_one_must_be_named(tmp_path):
             Trace("phase:P2P", "", "1", np.array([1, 3]), np.array([1.0, 0.0])),
         ),
     )
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(made))
-    compact(store)
-    dataset = open_dataset(store)
+    dataset = open_dataset(stored(tmp_path / "store", made, compacted=True))
     with pytest.raises(ArgumentError, match="name one channel; its channels: a, b, phase:P2P"):
         trace_of(dataset, made.point.id)
     assert trace_of(dataset, made.point.id, "b").attrs["units"] == "J"

@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from campaign.store.columns import CHUNK_SAMPLES, SHARD_SAMPLES
-from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import Store, create_store
+from campaign.store.layout import Store
 from campaign.store.samples import CHUNKS, BadChunkError, read_shard
 from tests.campaign.test_journal import measurement
+from tests.stores import stored
 
 ONCE = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -29,12 +28,9 @@ FLOAT = np.dtype(np.float64)
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Samples of two shards, random ones that do not pack well among them."""
-    store = create_store(tmp_path_factory.mktemp("shards") / "store", "test")
-    with JournalWriter(store.journals) as journal:
-        for i, size in enumerate((700_000, 1, 400_000, 65_536)):
-            journal.append(encode(measurement(i, size)))
-    compact(store)
-    return store
+    sizes = enumerate((700_000, 1, 400_000, 65_536))
+    made = [measurement(i, size) for i, size in sizes]
+    return stored(tmp_path_factory.mktemp("shards") / "store", *made, compacted=True)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from campaign.store.compaction import compact
 from campaign.store.layout import open_store
 from campaign.verbs.terminal_plot import BRAILLE, DOTS, LABEL_CHARS, can_show_braille, plot
 from tests.analysis.test_report import store_of
-from tests.commands import answers, prints, refuses, store_of_table
+from tests.commands import answers, prints, refuses
+from tests.stores import store_of_table
 
 SITE = "board"
 

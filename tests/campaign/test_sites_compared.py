@@ -12,9 +12,10 @@ from analysis.comparison.coefficients import compare_coefficients
 from analysis.energy.fit_summary import Coefficient, FitSummary, Like
 from campaign.results import open_store
 from campaign.verbs.command_line import main
-from tests.commands import answers, prints, refuses, store_of_table
+from tests.commands import answers, prints, refuses
 from tests.docs.pages import ROOT
 from tests.simulated_runs import simulate
+from tests.stores import store_of_table
 
 CAMPAIGN = """
 name = "two-sites"

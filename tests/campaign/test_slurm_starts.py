@@ -24,12 +24,12 @@ from campaign.launch.scheduler import Phase, QueuedJob, job_name
 from campaign.launch.slurm import SlurmScheduler
 from campaign.launch.snapshot import PartitionNow
 from campaign.plan.plan import make_plan
-from campaign.store.dataset import current_tables
 from campaign.store.hours import JobTime, Spent, spent_by_partition
 from campaign.store.layout import open_store
 from sites.site_reading import built_in_sites, read_site
 from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
 from tests.slurm_cluster import SlurmCluster, SlurmError
+from tests.stores import measurements_of
 
 ROOT = Path(__file__).parents[2]
 SLURM = SlurmScheduler(read_site(built_in_sites()["slurm-example"]))
@@ -158,7 +158,7 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
     assert again.returncode == 0, again.stderr
     assert "nopython/cpu-a: 2 points to measure" in again.stderr
     assert "good/cpu-a" not in again.stderr, "what was measured is not measured again"
-    frame = current_tables(open_store(tmp_path / "S"))[0].measurements
+    frame = measurements_of(tmp_path / "S")
     assert sorted(frame["point_id"]) == sorted(p.id for p in make_plan(tmp_path / "c.toml").points)
     slurm_cluster.assert_no_jobs()
 
@@ -175,7 +175,7 @@ def test_nodes_are_released_when_nothing_is_left_for_them(
     began = datetime.now().timestamp()
     done = run_on(tmp_path, ["wide", "narrow"], sleeps=(5.0, 5.1, 5.2))
     assert done.returncode == 0, done.stderr
-    frame = current_tables(open_store(tmp_path / "S"))[0].measurements
+    frame = measurements_of(tmp_path / "S")
     assert set(frame["status"]) == {"ok"}
     frame["end"] = frame["start_unix_s"] + frame["time_s"] * frame["iterations"]
     last_s = frame.groupby("site")["end"].max()

@@ -22,7 +22,7 @@ from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
 from campaign.store.compaction import compact
-from campaign.store.journal import JournalWriter, decode, encode
+from campaign.store.journal import decode
 from campaign.store.layout import create_store
 from campaign.store.measurement import CAN_PASS, Measurement
 from campaign.store.planned import write_planned
@@ -33,6 +33,7 @@ from sites.site_reading import built_in_sites, read_site
 from tests.commands import prints
 from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster
+from tests.stores import write
 
 
 @pytest.mark.parametrize(
@@ -237,10 +238,8 @@ def test_points_that_are_tried_again_are_counted_apart(
     write_planned(store, plan_record(plan, store), ids)
     ended = [(0, OK, 0), (1, KERNEL_FAILED, 0), (3, NODE_LOST, 0)]
     ended += [(2, NODE_LOST, attempt) for attempt in range(3)]
-    with JournalWriter(store.journals) as journal:
-        for i, status, attempt in ended:
-            made = Measurement(point=plan.points[i], status=status, attempt=attempt)
-            journal.append(encode(made))
+    for i, status, attempt in ended:
+        write(store, Measurement(point=plan.points[i], status=status, attempt=attempt))
     if compacted:
         compact(store)
     lines = prints("status", store.root, code=1).splitlines()

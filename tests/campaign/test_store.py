@@ -22,7 +22,7 @@ from campaign.store.columns import column
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.generation import generation_numbers
-from campaign.store.journal import JournalWriter, encode
+from campaign.store.journal import encode
 from campaign.store.layout import (
     DamagedStoreError,
     NotAStoreError,
@@ -40,18 +40,12 @@ from campaign.store.written_store import WrittenStore
 from dvfs.dataset import CLOCK_UNPROVEN, DAMAGED
 from dvfs.texts import EqualLengths, Texts
 from tests.campaign.test_journal import measurement
+from tests.stores import write
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return create_store(tmp_path / "store", "test")
-
-
-def write(store: Store, *measurements: Measurement) -> Path:
-    with JournalWriter(store.journals) as journal:
-        for measured in measurements:
-            journal.append(encode(measured))
-        return journal.path
 
 
 def trace_of(dataset: xr.Dataset, point_id: str) -> tuple[np.ndarray, np.ndarray]:

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from campaign.store.dataset import current_tables
-from campaign.store.layout import open_store
 from campaign.table.map_file import TableMap
 from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from tests.commands import answers, prints, refuses
+from tests.stores import measurements_of
 
 ROOT = Path(__file__).parents[2]
 GTX = ROOT / "tests/data/gtxtitanx/microbenchmarks.csv"
@@ -35,21 +34,17 @@ def write(folder: Path, header: str = HEADER, rows: list[str] = ROWS) -> Path:
     return path
 
 
-def imported(store: Path) -> pd.DataFrame:
-    return current_tables(open_store(store))[0].measurements
-
-
 def test_a_table_in_our_columns_and_out_again(tmp_path):
     store = tmp_path / "s"
     assert answers("import", write(tmp_path), "--store", store)["imported"] == 2
-    frame = imported(store)
+    frame = measurements_of(store)
     assert sorted(frame["energy_j"]) == [2.5, 3.0]
     assert set(frame["voltage_origin"]) == {"measured"}
     out = tmp_path / "out.csv"
     assert main(["export", str(store), "--csv", str(out)]) == 0
     again = tmp_path / "again"
     assert main(["import", str(out), "--store", str(again)]) == 0
-    a, b = (f.sort_values("core_mhz", ignore_index=True) for f in (frame, imported(again)))
+    a, b = (f.sort_values("core_mhz", ignore_index=True) for f in (frame, measurements_of(again)))
     columns = ["site", "kernel", "core_mhz", "mem_mhz", "core_v", "time_s", "energy_j", "n_sp"]
     pd.testing.assert_frame_equal(a[columns], b[columns])
 
@@ -58,7 +53,7 @@ def test_importing_twice_changes_nothing(tmp_path):
     path, store = write(tmp_path), tmp_path / "s"
     main(["import", str(path), "--store", str(store)])
     assert "0 measurements imported" in prints("import", path, "--store", store).splitlines()[-1]
-    assert len(imported(store)) == 2
+    assert len(measurements_of(store)) == 2
 
 
 def test_a_text_of_parquet_that_is_no_text_is_refused(tmp_path):
@@ -84,8 +79,8 @@ def test_power_and_parquet(tmp_path):
         }
     ).to_parquet(path)
     assert main(["import", str(path), "--store", str(tmp_path / "s")]) == 0
-    assert imported(tmp_path / "s")["energy_j"].tolist() == [100.0]
-    assert np.isnan(imported(tmp_path / "s")["mem_mhz"]).all()
+    assert measurements_of(tmp_path / "s")["energy_j"].tolist() == [100.0]
+    assert np.isnan(measurements_of(tmp_path / "s")["mem_mhz"]).all()
 
 
 WRONG = [
@@ -129,7 +124,7 @@ def test_another_energy_for_a_point_that_is_there_is_refused(tmp_path):
     main(["import", str(write(tmp_path)), "--store", str(store)])
     changed = write(tmp_path, rows=[ROWS[0].replace("3.0", "4.0")])
     assert "table.csv:2" in refuses("import", changed, "--store", store)
-    assert sorted(imported(store)["energy_j"]) == [2.5, 3.0]
+    assert sorted(measurements_of(store)["energy_j"]) == [2.5, 3.0]
 
 
 def test_unknown_columns_are_kept_as_labels_where_the_map_says_so(tmp_path):
@@ -156,7 +151,7 @@ def test_other_peoples_format_through_a_map_file(tmp_path):
     """GTX Titan X, 20 of 140 kernels: read independently here, and judged leave-one-setting-out."""
     store = tmp_path / "gtx"
     assert main(["import", str(GTX), "--map", str(GTX_MAP), "--store", str(store)]) == 0
-    frame = imported(store)
+    frame = measurements_of(store)
     expected = {}
     for line in GTX.read_text().splitlines():
         fields = line.split(",")

@@ -25,7 +25,8 @@ from campaign.store.planned import write_planned
 from campaign.verbs.command_line import main
 from campaign.verbs.variants import print_study
 from tests.analysis.variant_data import variant_columns
-from tests.commands import answers, prints, refuses, run, store_of_table
+from tests.commands import answers, prints, refuses, run
+from tests.stores import store_of_table
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "tests/data/anzt2015/table-2.csv"

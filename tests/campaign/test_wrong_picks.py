@@ -14,7 +14,8 @@ from campaign.store.compaction import compact
 from campaign.store.layout import open_store as open_layout
 from campaign.verbs.command_line import main
 from tests.analysis.test_report import store_of
-from tests.commands import answers, prints, run, store_of_table
+from tests.commands import answers, prints, run
+from tests.stores import store_of_table
 
 SITE = "board"
 CLOCKS = (400.0, 800.0, 1200.0, 1600.0)

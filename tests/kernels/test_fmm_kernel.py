@@ -18,9 +18,6 @@ from campaign.measure.point_life import PartitionSetup, measure
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import phase_traces
 from campaign.plan.plan import make_plan
-from campaign.store.compaction import compact
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store
 from campaign.store.tables import read_traces
 from dvfs.dataset import CLASS_UNITS
 from dvfs.input_files import FileError
@@ -40,6 +37,7 @@ from kernels.kernel import Mark, Marked, ResultError
 from sites.simulated.machine import constant_w, iteration_s, phases_s
 from sites.site_reading import find_site, read_site
 from tests.frames import trace_columns
+from tests.stores import stored
 
 TABLE_IV = Path(__file__).parents[2] / "examples/tk1-fmm.toml"
 N = 700
@@ -352,10 +350,7 @@ def test_the_energy_of_each_phase_is_computed_from_a_store(tmp_path: Path) -> No
     measured = measure(job, point, 0)
     assert measured is not None
     assert measured.status == "ok", measured.text
-    store = create_store(tmp_path / "store", "fmm")
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(measured))
-    compact(store)
+    store = stored(tmp_path / "store", measured, compacted=True)
     split = phase_energy(read_traces(store), 0)
     assert split.phases == list(PHASES)
     (energy_j,) = split.energy_j.values()

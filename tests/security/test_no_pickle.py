@@ -22,6 +22,7 @@ from campaign.store.tables import read_columns
 from campaign.verbs.command_line import main
 from tests.faults.fuzz.damage import sealed, unsealed
 from tests.points import a_point
+from tests.stores import write
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("campaign", "dvfs", "kernels", "sites", "analysis")
@@ -105,8 +106,7 @@ def written_store(root: Path) -> Path:
     time_ns = np.arange(100, dtype=np.int64)
     trace = Trace("c", "node", "W", time_ns, np.ones(100))
     point = a_point(site="y")
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(Measurement(point=point, status="ok", traces=(trace,))))
+    write(store, Measurement(point=point, status="ok", traces=(trace,)))
     assert main(["import", str(table), "--store", str(store.root)]) == 0
     return store.root
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import open_store
 from campaign.store.measurement import Measurement, Trace
 from campaign.verbs.command_line import main
 from tests.points import a_point
 from tests.requirement import need_root
 from tests.security.test_report_escapes import machine
+from tests.stores import write
 
 pytestmark = pytest.mark.root
 
@@ -140,8 +140,7 @@ def place() -> Iterator[Place]:
         trace = Trace("c", "node", "W", time_ns, np.ones(100))
         point = a_point(site="y")
         measured = Measurement(point=point, status="ok", traces=(trace,))
-        with JournalWriter(open_store(store).journals) as journal:
-            journal.append(encode(measured))
+        write(open_store(store), measured)
         (folder / "c.toml").write_text(CAMPAIGN)
         yield Place(folder, store, home)
     finally:

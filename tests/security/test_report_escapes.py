@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from campaign.verbs.command_line import main
 from tests.commands import prints, refuses
 from tests.requirement import need_browser
+from tests.stores import stored
 
 SITES = ("<script>alert(1)</script>", "</title></style><img src=x onerror=alert(2)>")
 KERNELS = (
@@ -244,35 +246,27 @@ def steering(text: str) -> list[str]:
 
 def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
     """A store of these names as another program may have written it: import refuses them."""
-    from campaign.store.journal import JournalWriter, encode
-    from campaign.store.layout import create_store
     from campaign.store.measurement import Measurement
     from dvfs.setting import Setting
     from tests.points import a_point
 
-    store = create_store(folder / "store", "steered")
-    with JournalWriter(store.journals) as journal:
-        for k, kernel in enumerate(kernels):
-            for core in (1000.0, 1500.0, 2000.0):
-                for mem in (500.0, 900.0):
-                    time_s, energy_j = machine(k, core, mem)
-                    setting = Setting(core, mem)
-                    point = a_point(
-                        "import", site=SITE, label=kernel, params=PARAMS, setting=setting
-                    )
-                    counts = {"sp": 1e9 * (k + 1), "dram": 1e8 * (len(kernels) - k)}
-                    made = Measurement(
-                        point=point,
-                        status="ok",
-                        node=node,
-                        time_s=time_s,
-                        energy_j=energy_j,
-                        core_mhz_achieved=core,
-                        mem_mhz_achieved=mem,
-                        counts=counts,
-                    )
-                    journal.append(encode(made))
-    return store.root
+    made = []
+    for (k, kernel), core, mem in product(enumerate(kernels), (1000, 1500, 2000), (500, 900)):
+        time_s, energy_j = machine(k, core, mem)
+        setting = Setting(float(core), float(mem))
+        made.append(
+            Measurement(
+                point=a_point("import", site=SITE, label=kernel, params=PARAMS, setting=setting),
+                status="ok",
+                node=node,
+                time_s=time_s,
+                energy_j=energy_j,
+                core_mhz_achieved=float(core),
+                mem_mhz_achieved=float(mem),
+                counts={"sp": 1e9 * (k + 1), "dram": 1e8 * (len(kernels) - k)},
+            )
+        )
+    return stored(folder / "store", *made).root
 
 
 @pytest.fixture(scope="module")
@@ -313,16 +307,12 @@ def texts(value: object) -> Iterator[str]:
 
 def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
     """A failed program's last output is kept in the store, and status prints it."""
-    from campaign.store.journal import JournalWriter, encode
-    from campaign.store.layout import create_store
     from campaign.store.measurement import Measurement
     from tests.points import a_point
 
-    store = create_store(tmp_path / "store", "s")
-    point = a_point("command")
     text = f"ended with 1; its last output: {ESCAPES}"
-    with JournalWriter(store.journals) as journal:
-        journal.append(encode(Measurement(point=point, status="kernel failed", text=text)))
+    failed = Measurement(point=a_point("command"), status="kernel failed", text=text)
+    store = stored(tmp_path / "store", failed)
     capsys.readouterr()
     main(["status", str(store.root)])
     said = capsys.readouterr().out

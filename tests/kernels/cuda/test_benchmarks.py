@@ -20,9 +20,9 @@ from campaign.plan.plan import make_plan
 from kernels.cuda.microbench.fma import GpuFmaParams, count_multiply_adds
 from kernels.cuda.program import Source
 from kernels.registry import KERNELS
-from tests.commands import store_of_table
 from tests.kernels.cuda.on_host import compiled
 from tests.sites.fake_nvml import TREE, build
+from tests.stores import store_of_table
 
 ROOT = Path(__file__).parents[3]
 
