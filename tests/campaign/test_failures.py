@@ -86,6 +86,8 @@ def test_attempts_and_points_are_counted_once_before_and_after_a_compaction(stor
         (group["kernel"], group["reason"], group["node"]): {name: group[name] for name in names}
         for group in after["groups"]
     } == expected_groups()
+    reasons = [group["reason"] for group in after["groups"]]
+    assert reasons == ["timed out", "wrong result", "node lost"]  # most failed, most waiting first
     assert {name: after[name] for name in names} == {
         name: sum(group[name] for group in expected_groups().values()) for name in names
     }
