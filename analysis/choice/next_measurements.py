@@ -707,9 +707,11 @@ def _beliefs(
         # A setting that the posterior lacks counts as bad as the worst.
         draws = np.log(np.maximum(score, 1e-300))[posterior_index]
         draws[posterior_index < 0] = np.log(score.max())
+        exponents = objective.exponents(energy_j.mean(axis=1), time_s.mean(axis=1))
+        noise = posterior.score_noise(exponents)
         beliefs[k] = Belief(
             draws=draws,
-            noise=np.full(len(posterior_index), posterior.noise[2]) / offer.measurements[k],
+            noise=noise[posterior_index] / offer.measurements[k],
             free=offer.free[k] & (posterior_index >= 0),
             cost=offer.cost(
                 k,

@@ -14,6 +14,11 @@ from dvfs.errors import unknown_name
 if TYPE_CHECKING:
     import numpy as np
 
+STEP = 1e-4
+"""The relative step of numerical derivatives, ..."""
+DIGITS = 6
+"""... and their digits after the point: those of products of powers are exact."""
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -27,6 +32,22 @@ class Objective:
     title: str
     unit: str
     score: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+    def exponents(self, energy_j: np.ndarray, time_s: np.ndarray) -> np.ndarray:
+        """Return by how much each log score rises with its log energy and with its log time,
+        float64 (2, settings), of energies and times (settings,)."""
+        import numpy as np  # noqa: PLC0415
+
+        def log_scores(energy_factor: float, time_factor: float) -> np.ndarray:
+            # A score may be relative to the least of all: these stay what they are.
+            energies = np.concatenate([energy_j * energy_factor, energy_j])
+            times = np.concatenate([time_s * time_factor, time_s])
+            scores: np.ndarray = np.log(self.score(energies, times)[: len(energy_j)])
+            return scores
+
+        now, more = log_scores(1.0, 1.0), 1.0 + STEP
+        rises = np.stack([log_scores(more, 1.0) - now, log_scores(1.0, more) - now])
+        return np.asarray(np.round(rises / np.log(more), DIGITS))
 
 
 def _weighted(name: str, alpha: float) -> Objective:

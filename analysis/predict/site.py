@@ -209,6 +209,20 @@ class SitePosterior:
         that were measured once."""
         return float(np.sqrt(self.posterior.prior.rough[0]))
 
+    def score_noise(self, exponents: np.ndarray) -> np.ndarray:
+        """Return the variance of one measurement's log score about its cell's mean, float64 (n,).
+
+        ``exponents``: (2, n), of its energy and its time in the score.
+        """
+        time, power, energy = self.noise
+        covariance = (energy - time - power) / 2.0
+        if not time + power:  # no repeats: the two are taken to be independent
+            (time, power), covariance = self.posterior.prior.noise, 0.0
+        of_power, of_time = exponents[0], exponents.sum(axis=0)
+        return np.asarray(
+            of_time**2 * time + of_power**2 * power + 2.0 * of_time * of_power * covariance
+        )
+
     def draws(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Yield each kernel's label with draws of its energies (J) and times (s), (S, draws)."""
         for k, log_j, log_s in self.posterior.draws():

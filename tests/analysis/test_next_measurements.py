@@ -10,10 +10,11 @@ import pytest
 from analysis.choice.next_measurements import (
     FIRST_SETTINGS,
     MeasuredCells,
+    _beliefs,
     measurements_like,
     next_measurements,
 )
-from analysis.choice.objectives import ENERGY
+from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import FitError, measured_volts
@@ -341,3 +342,48 @@ def test_a_known_site_that_cannot_say_what_to_measure_is_refused():
     # A fit from this one is refused as well.
     with pytest.raises(FitError, match="synthetic does not say how sure it is"):
         new.chosen()
+
+
+SCORES = {
+    "energy": lambda e, t: e,
+    "time": lambda e, t: t,
+    "edp": lambda e, t: e * t,
+    "ed2p": lambda e, t: e * t**2,
+    "weighted:0.3": lambda e, t: 0.3 * t + 0.7 * e,
+}
+"""Of energies and times that are relative to a kernel's least ones."""
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_noise_of_a_measurement_is_that_of_what_picks_minimise(name):
+    """Against the scatter of the rows' scores; energies and times scatter together."""
+    exact = grid_observations(4, kernels=6, counted=0.0, repeats=8)
+    rng = np.random.default_rng(1)
+    later, more = np.exp(rng.normal(0.0, [[0.02], [0.01]], (2, len(exact))))
+    data = replace(exact, time_s=exact.time_s * later, energy_j=exact.energy_j * later * more)
+    found = site_posterior(data, measured_volts(data))
+    kernels = [data.labels == label for label in found.labels]
+    shape = (len(kernels), len(found.settings))
+    offer = MeasuredCells(
+        labels=found.labels,
+        settings=found.settings,
+        measured=np.ones(shape, bool),
+        free=np.ones(shape, bool),
+        measurements=np.full(shape, 2),
+        node_hours=lambda kernel, time_s: np.ones(len(time_s)),
+    )
+    beliefs = _beliefs(found, offer, range(len(kernels)), objective(name))
+    log_score = np.empty(len(data))
+    for rows in kernels:
+        relative = (
+            v[rows] / e[rows].min()
+            for v, e in ((data.energy_j, exact.energy_j), (data.time_s, exact.time_s))
+        )
+        log_score[rows] = np.log(SCORES[name](*relative))
+    true = [
+        np.var(log_score[rows & (data.setting == s)], ddof=1)
+        for rows in kernels
+        for s in range(shape[1])
+    ]
+    stated = np.array([belief.noise for belief in beliefs])
+    assert stated.mean() == pytest.approx(np.mean(true) / 2, rel=0.03)
