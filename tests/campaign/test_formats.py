@@ -340,6 +340,20 @@ def test_perf_adds_package_and_memory_of_all_sockets_and_no_part_of_them(tmp_pat
     assert costs(frame) == [[0.2, 26.0]]
 
 
+@pytest.mark.parametrize("platform_j", [40.0, None])
+def test_perf_takes_no_dram_for_the_whole(tmp_path, capsys, platform_j) -> None:
+    """psys has DRAM in it; DRAM alone is no energy of a run."""
+    lines = ["2.25;Joules;power/energy-ram/;200000000;100.00;;"]
+    if platform_j is not None:
+        lines.append(f"{platform_j};Joules;power/energy-psys/;200000000;100.00;;")
+    lines.append("200000000;ns;duration_time;200000000;100.00;;")
+    (tmp_path / "p").write_text("\n".join(lines) + "\n")
+    frame = taken(tmp_path, tmp_path / "p", "--set", "kernel=k")
+    expected = math.nan if platform_j is None else platform_j
+    assert frame["energy_j"].tolist() == pytest.approx([expected], nan_ok=True)
+    assert ("DRAM alone" in "".join(capsys.readouterr())) is (platform_j is None)
+
+
 def test_perf_counts_an_energy_once_that_was_asked_for_twice(tmp_path) -> None:
     text = (FILES / "perf.txt").read_text()
     line = "              12.34 Joules power/energy-psys/"

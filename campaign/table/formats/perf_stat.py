@@ -74,6 +74,8 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         if row.get("energy_j") == 0:
             row["energy_j"] = None
             notes.append(f"{place}: an energy of 0 J: the counter gave no reading")
+        if MEMORY in values and not {"energy_j"} & (row.keys() | mapping.given):
+            notes.append(f"{place}: has the energy of DRAM alone, which is none of a run")
         if any(INTERVAL.match(part) and not ELAPSED.match(part) for part in run):
             notes.append(f"{place}: the intervals of -I are summed to one measurement")
         if name := next((m["name"] for m in map(NAMED.match, run) if m), ""):
@@ -144,7 +146,7 @@ def _row(
                 "run perf stat -a as root, with events that perf list names",
                 place,
             )
-        if joules := [values[part] for part in parts if part in values]:
-            row["energy_j"] = sum(joules)
+        if parts[0] in values:
+            row["energy_j"] = sum(values[part] for part in parts if part in values)
             break
     return row
