@@ -181,17 +181,15 @@ def test_legal_settings_of_a_map_are_of_the_uncore_clock(tmp_path: Path) -> None
         for uncore in (1200, 2400)
     ]
     header = "site,kernel,core_mhz,mem_mhz,uncore_mhz,time_s,energy_j"
-    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
     (tmp_path / "m.toml").write_text(
         "legal = [[1000, 1200], [1500, 1800], [2000, 2400]]\n[voltage]\n"
         "core = [[1000, 0.7], [1500, 0.8], [2000, 1.0]]\n"
         "mem = [[1200, 0.7], [1800, 0.8], [2400, 0.9]]\n"
     )
-    words = ["import", str(tmp_path / "t.csv"), "--map", str(tmp_path / "m.toml")]
-    assert main([*words, "--store", str(tmp_path / "s")]) == 0
-    assert set(measurements_of(tmp_path / "s")["mem_v"]) == {0.7, 0.9}
-    assert main(["fit", str(tmp_path / "s")]) == 0
-    picks = answers("predict", tmp_path / "s", "--all-settings")
+    store = store_of_table(tmp_path, [header, *rows], "--map", tmp_path / "m.toml")
+    assert set(measurements_of(store)["mem_v"]) == {0.7, 0.9}
+    assert main(["fit", str(store)]) == 0
+    picks = answers("predict", store, "--all-settings")
     assert isinstance(picks, list)
     known = {
         (1000, 1200),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.verbs.command_line import main
 from tests.commands import prints, refuses
+from tests.stores import store_of_table
 
 
 @pytest.fixture
@@ -18,12 +18,8 @@ def capped(tmp_path: Path) -> Path:
         for i in range(1, 7):
             time_s, cap_w = 1.0 + 0.1 * i, 300 - 30 * i
             rows.append(f"x,{kernel},{i},1400,900,{time_s},{cap_w * time_s},{cap_w}")
-    table, mapping = tmp_path / "caps.csv", tmp_path / "map.toml"
-    table.write_text("\n".join(rows) + "\n")
-    mapping.write_text('unknown = "label"\n')
-    store = tmp_path / "store"
-    assert main(["import", str(table), "--map", str(mapping), "--store", str(store)]) == 0
-    return store
+    (tmp_path / "map.toml").write_text('unknown = "label"\n')
+    return store_of_table(tmp_path, rows, "--map", tmp_path / "map.toml")
 
 
 @pytest.mark.parametrize("verb", ["fit", "crossval"])

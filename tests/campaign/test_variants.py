@@ -202,10 +202,8 @@ def test_a_space_says_what_is_tuned(tmp_path, capsys):
         cells = point.params.replace('"', '""')
         costs = f"{n / mr},{n * nr},{2 * n**3}"
         lines.append(f'{point.id},board,local,dgemm,"{cells}",1000,{costs},true,{status}')
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    path = str(tmp_path / "store")
-    prints("import", tmp_path / "t.csv", "--store", path)
-    store = layout.open_store(Path(path))
+    path = store_of_table(tmp_path, lines)
+    store = layout.open_store(path)
     write_planned(store, plan_record(plan, store), {})
     said = refuses("variants", path)
     assert "dgemm was measured for 2 problems; name one: --problem n=64 or --problem n=96" in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -15,12 +14,13 @@ from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from campaign.verbs.command_line import main
 from tests.commands import prints, refuses
 from tests.requirement import need_browser
-from tests.stores import stored
+from tests.stores import store_of_table, stored
 
 SITES = ("<script>alert(1)</script>", "</title></style><img src=x onerror=alert(2)>")
 KERNELS = (
@@ -46,22 +46,17 @@ def store_of(
     folder: Path, sites: tuple[str, ...], kernels: tuple[str, ...], node: str, count: str = "n_sp"
 ) -> Path:
     """A store of a small imported table with these names, enough of it to fit."""
+    rows = [
+        [site, kernel, node, PARAMS, core, mem, *machine(k, core, mem), 1e9 * (k + 1),
+         1e8 * (len(kernels) - k), LABEL]
+        for site, (k, kernel), core, mem in product(
+            sites, enumerate(kernels), (1000, 1500, 2000), (500, 900)
+        )
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=[*COLUMNS[:-1], count, "n_dram", LABEL])
     folder.mkdir(parents=True, exist_ok=True)
-    table, mapping = folder / "table.csv", folder / "map.toml"
-    with table.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow([*COLUMNS[:-1], count, "n_dram", LABEL])
-        for site in sites:
-            for k, kernel in enumerate(kernels):
-                for core in (1000, 1500, 2000):
-                    for mem in (500, 900):
-                        work = [1e9 * (k + 1), 1e8 * (len(kernels) - k)]
-                        cells = [site, kernel, node, PARAMS, core, mem, *machine(k, core, mem)]
-                        rows.writerow([*cells, *work, LABEL])
-    mapping.write_text('unknown = "label"\n')
-    store = folder / "store"
-    assert main(["import", str(table), "--map", str(mapping), "--store", str(store)]) == 0
-    return store
+    (folder / "map.toml").write_text('unknown = "label"\n')
+    return store_of_table(folder, table, "--map", folder / "map.toml")
 
 
 class Page(HTMLParser):
