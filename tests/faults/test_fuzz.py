@@ -20,13 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from campaign.table.checking import checked_rows
-from campaign.table.map_file import TableMap, read_map
+from campaign.table.map_file import TableMap
 from campaign.table.reading import read_table
 from dvfs.input_files import FileError, FileModel, Source, parse
 from kernels.command import CommandParams, read_counts
 from kernels.kernel import KernelError
 from sites.meters.ipmi import parse_watts
 from sites.meters.shared.meter import MeterError
+from tests.campaign.test_map_file import read, refusal
 from tests.faults.fuzz import trial
 from tests.faults.fuzz.damage import Changes, Files
 from tests.faults.fuzz.known_cases import many_rows
@@ -38,19 +39,6 @@ from tests.faults.fuzz.trial import TargetResult, run_target
 ROOT = Path(__file__).parents[2]
 HEADER = "site,kernel,core_mhz,time_s,energy_j"
 ROW = "a,k,1000,1.5,3.0"
-
-
-def table(folder: Path, text: str, name: str = "table.csv", mapping: str = "") -> pd.DataFrame:
-    (folder / name).write_text(text)
-    (folder / "map.toml").write_text(mapping)
-    read = read_map(folder / "map.toml") if mapping else TableMap()
-    return pd.DataFrame(checked_rows(read_table(folder / name, read), read).rows)
-
-
-def refusal(folder: Path, text: str, mapping: str = "") -> str:
-    with pytest.raises(FileError) as refused:
-        table(folder, text, mapping=mapping)
-    return str(refused.value)
 
 
 # -- the fuzzer itself ---------------------------------------------------------------------------
@@ -248,7 +236,7 @@ def test_a_refusal_has_an_end():
 
 
 def test_a_byte_order_mark_is_none_of_the_first_columns_name(tmp_path):
-    assert table(tmp_path, f"\ufeff{HEADER}\n{ROW}\n")["site"].tolist() == ["a"]
+    assert read(tmp_path, f"\ufeff{HEADER}\n{ROW}\n")["site"].tolist() == ["a"]
 
 
 def test_a_column_twice_is_refused_whatever_it_is(tmp_path):
@@ -262,19 +250,19 @@ def test_a_column_twice_is_refused_whatever_it_is(tmp_path):
 def test_a_class_that_can_name_no_file_is_no_column_of_ours(tmp_path, name):
     assert "unknown column" in refusal(tmp_path, f"{HEADER},{name}\n{ROW},1\n")
     said = refusal(tmp_path, f"{HEADER}\n{ROW}\n", f'[constants]\n"{name}" = 1.0')
-    assert "unknown column" in said and "map.toml:2" in said
+    assert "unknown column" in said and "/m.toml:2: " in said
     with pytest.raises(ValueError, match="counts"):
         CommandParams(argv=("x",), counts={name.removeprefix("n_"): 1.0})
 
 
 def test_a_column_of_the_map_that_nobody_knows_is_refused(tmp_path):
     said = refusal(tmp_path, f"{HEADER}\n{ROW}\n", '\n[columns]\nenergy = "energy_j"')
-    assert "map.toml:3: columns.energy: unknown column 'energy'" in said and "energy_j" in said
+    assert "/m.toml:3: columns.energy: unknown column 'energy'" in said and "energy_j" in said
 
 
 def test_params_that_no_reader_of_json_takes_are_kept_as_text(tmp_path):
     deep = "[" * 100_000
-    rows = table(tmp_path, f"{HEADER},params\n{ROW},{deep}\n")
+    rows = read(tmp_path, f"{HEADER},params\n{ROW},{deep}\n")
     assert json.loads(rows["params"][0]) == {"params": deep}
 
 
