@@ -3,8 +3,8 @@
 # ConsumedEnergy, which sacct writes with a prefix from 1000 J on (2.36M), and does not ask for ConsumedEnergyRaw or
 # --noconvert. The field goes through the parser of counts, where what is not a number is unknown, and a job has the
 # largest energy of its steps. One would think that joules are parsed as bytes are, prefix included. A step of 1000 J or
-# more counts for nothing: a job of three steps has the energy of a batch step of below 1 kJ, or none at all. It says
-# for a job without energies that the site does not measure them.
+# more counts for nothing: a job of two steps has the energy of a batch step below 1 kJ, or none, as at a site that does
+# not measure it.
 #
 # Seen with slurmpast 0.9.0:
 #   batch 812, application 2.36M: 812 J
@@ -35,8 +35,9 @@ def job_energy(batch: str, application: str) -> int | None:
         f"101.0|solve|{TIMES}|2G|{application}",
     ]
     (job,) = sacct.parse("\n".join(rows) + "\n", fields=FIELDS)
-    assert [step.max_rss for step in job.steps] == [3 * 2**19, 2 * 2**30]
     print(f"batch {batch}, application {application}: {job.energy_joules}")
+    if [step.max_rss for step in job.steps] != [3 * 2**19, 2 * 2**30]:
+        raise ValueError("the prefixes of bytes are not read")
     return job.energy_joules
 
 
