@@ -87,7 +87,7 @@ def write_traces(store: Store, folder: Path) -> int:
             array.resize((int(new_starts[-1]),))
             for first, last in _batches(sizes):
                 low, high = int(starts[first]), int(starts[last - 1] + sizes[last - 1])
-                block = stored[name][low:high]
+                block = stored.arrays[name][low:high]
                 spans = zip(starts[first:last] - low, sizes[first:last], strict=True)
                 array[int(new_starts[first]) : int(new_starts[last])] = np.concatenate(
                     [block[begin : begin + size] for begin, size in spans]

@@ -73,7 +73,8 @@ def test_what_a_search_found_at_unproven_clocks_says_so(tmp_path):
     file = tmp_path / "tune.toml"
     file.write_text(CAMPAIGN.replace("ops_per_word = 4", "ops_per_word = [4, 8]"))
     points = sorted(make_plan(file).points, key=lambda point: point.params)
-    for point, status in zip(points, (OK, CLOCK_UNPROVEN), strict=True):
+    for point in points:
+        status = CLOCK_UNPROVEN if point == points[-1] else OK
         write(store, Measurement(point=point, status=status, time_s=1.0, energy_j=2.0))
     found = answers("tune", file, "--store", store.root)["found"]
     assert [one["unproven_clocks"] for one in found] == [False, True]
