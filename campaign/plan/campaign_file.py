@@ -48,19 +48,13 @@ class Settings(FileModel):
         return value
 
     @model_validator(mode="after")
-    def _keys_are_used(self) -> Self:
-        """Refuse a key that the value of ``choose`` ignores."""
+    def _pairs_are_used(self) -> Self:
         if self.pairs is not None and self.choose == "random":
             raise BadValueError(
                 'not used with choose = "random"',
                 'set choose = "pairs", or remove pairs',
                 ("pairs",),
             )
-        set_keys = {key for key in self.model_fields_set if getattr(self, key) is not None}
-        for key, choose in (("pairs", "pairs"), ("count", "random"), ("seed", "random")):
-            if key in set_keys and self.choose != choose:
-                what, remedy = f"only used with choose = {choose!r}", "add that line, or remove "
-                raise BadValueError(what, remedy + key, (key,))
         return self
 
 

@@ -91,6 +91,7 @@ def make_plan(
     spaces: list[Sweep] = []
     sites: dict[str, Site] = {}
     parts: list[PartitionPoints] = []
+    _check_unused(campaign.settings, source, ("settings",))
     for i, entry in enumerate(campaign.sites):
         site, site_path = site_files[i]
         if architecture is not None:
@@ -175,6 +176,8 @@ def make_plan(
 
 def _site_of(entry: SiteEntry, i: int, path: Path, source: Source) -> tuple[Site, Path]:
     """A site of the campaign file, and the path of its site file."""
+    if entry.settings is not None:
+        _check_unused(entry.settings, source, ("sites", i, "settings"))
     try:
         site_path = find_site(entry.site, path.parent)
     except FileError as error:
@@ -193,12 +196,15 @@ def _kernel_settings(
     campaign: Campaign, site_settings: list[Setting], site: Site, source: Source
 ) -> list[list[Setting]]:
     """The settings of each kernel entry at a site: the entry's, or else the site's."""
-    return [
-        site_settings
-        if entry.settings is None
-        else _settings(entry.settings, site, source, ("kernels", i, "settings"))
-        for i, entry in enumerate(campaign.kernels)
-    ]
+    chosen = []
+    for i, entry in enumerate(campaign.kernels):
+        settings_of_kernel = site_settings
+        if entry.settings is not None:
+            key: KeyPath = ("kernels", i, "settings")
+            _check_unused(entry.settings, source, key)
+            settings_of_kernel = _settings(entry.settings, site, source, key)
+        chosen.append(settings_of_kernel)
+    return chosen
 
 
 def _kernel_cells(
@@ -305,6 +311,18 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
                     f"{entry.kernel} counts class {stray[0]!r}, which {site.name} does not have",
                     f"it has {', '.join(site.simulated.rate_per_cycle)}; choose other parameters",
                 )
+
+
+def _check_unused(settings: Settings, source: Source, place: KeyPath) -> None:
+    """Refuse a key of a file that the value of ``choose`` ignores; a store's plan has all keys."""
+    set_keys = {key for key in settings.model_fields_set if getattr(settings, key) is not None}
+    for key, choose in (("pairs", "pairs"), ("count", "random"), ("seed", "random")):
+        if key in set_keys and settings.choose != choose:
+            raise source.error(
+                (*place, key),
+                f"only used with choose = {choose!r}",
+                f"add that line, or remove {key}",
+            )
 
 
 def _settings(settings: Settings, site: Site, source: Source, key: KeyPath) -> list[Setting]:

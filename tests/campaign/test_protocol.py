@@ -233,7 +233,7 @@ def test_what_happened_in_any_window_is_in_the_record(monkeypatch):
         for conditions in states
     ]
     measured = WindowedMeasurement(windows, {}, [])
-    monkeypatch.setattr(point_life, "run_protocol", lambda setup: measured)
+    monkeypatch.setattr(point_life, "run_protocol", lambda setup, **_: measured)
     site = Site(name="lab", partitions={"p": Partition()})
     done = measure(PartitionSetup(site, Protocol(), ("idle",)), a_point(site="lab"), 0)
     assert done is not None

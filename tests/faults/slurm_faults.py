@@ -625,7 +625,10 @@ class _Orphan:
         # In this order: a stopped process whose group loses its last parent is sent a SIGHUP.
         _step_daemon(worker).kill()
         _wait_for_a_new_point(worker, self._journal)
-        worker.suspend()
+        try:
+            worker.suspend()
+        except psutil.NoSuchProcess:
+            raise MissedError(f"process {worker.pid} ended with its step daemon") from None
         time.sleep(1.0)  # Slurm must have missed its daemon, or it still ends the worker itself
         self._size = os.fstat(self._journal).st_size
 
