@@ -208,6 +208,7 @@ def case_losses(
     """
     noise = time_noise(data) if noise is None else noise
     top = highest_clocks(data.settings)
+    physics = predicted if physics is None else physics
     is_predicted = np.isfinite(predicted.energy_j)
     rows = slice(None) if is_predicted.all() else np.flatnonzero(is_predicted)
     data = data.take(rows)
@@ -217,7 +218,7 @@ def case_losses(
         for values in (
             *(data.energy_j, data.time_s),
             *(predicted.energy_j[rows], predicted.time_s[rows]),
-            *(() if physics is None else (physics.energy_j[rows], physics.time_s[rows])),
+            *(physics.energy_j[rows], physics.time_s[rows]),
         )
     ]
     repeats = np.zeros((len(labels), len(data.settings)), np.int64)
@@ -238,7 +239,7 @@ def case_losses(
         no_loss = np.zeros(0)
         lost_pct = {
             "picks": over_pct[first_least(objective.score(*means[:2]))],
-            "physics": over_pct[first_least(objective.score(*means[-2:]))],
+            "physics": over_pct[first_least(objective.score(*means[2:]))],
             "race_to_halt": over_pct[raced],
             "race_to_halt_best": over_pct[tied].min(),
             "highest_clocks": over_pct[settings == top] if top is not None else no_loss,

@@ -33,8 +33,6 @@ from dvfs.setting import Setting, Volts, clock_columns
 PARTS = 10
 """The other kernels are left out in so many groups."""
 SEED = 20261124
-AS_CHOSEN = FormRequest()
-"""The form that cross-validation chooses."""
 WIDTHS = (np.inf, 1.0, 0.5, 0.25, 0.1, 0.05)
 """Candidate widths of the similarity of rates, relative to the mean difference of kernels."""
 
@@ -55,7 +53,7 @@ def profiled(
     measured_s: float,
     measured_at: Setting,
     volts: Volts,
-    form: FormRequest = AS_CHOSEN,
+    form: FormRequest,
 ) -> Profiled:
     """Return the energies and times of a profiled kernel at the settings of ``volts``, sorted.
 
